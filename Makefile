@@ -9,11 +9,18 @@ DEMO ?=
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 DROVER = $(TARGET)/release/drover
 
-# Where `make install` puts things; the unit follows.
+# Where `make install` puts things; the units follow.
 DESTDIR ?=
 PREFIX ?= /usr
+ZSH_COMPLETIONS ?= $(PREFIX)/share/zsh/site-functions
+# What it takes them from.
+BUILT ?= $(TARGET)/release
+PROBE = $(TARGET)/probe/x86_64-unknown-linux-gnu/release/drover-probe
 
-.PHONY: help demo test build probe install lint fmt clean
+SHARE = $(DESTDIR)$(PREFIX)/share
+UNITS = $(DESTDIR)$(PREFIX)/lib/systemd/system
+
+.PHONY: help demo test build probe install dist lint fmt clean
 
 help: ## lists these targets
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -39,18 +46,26 @@ probe:
 	@RUSTFLAGS="-C target-feature=+crt-static -C strip=symbols" cargo build --release --locked --package drover-probe \
 		--target x86_64-unknown-linux-gnu --target-dir $(TARGET)/probe
 
-install: ## installs what `make build` built: programs, pages, unit, configuration (PREFIX, DESTDIR)
-	@test -x $(DROVER) || { echo "nothing is built: run \"make build\" first" >&2; exit 1; }
-	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(TARGET)/release/drover $(TARGET)/release/droverd
-	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions
-	$(DROVER) man $(DESTDIR)$(PREFIX)/share/man/man1
-	$(DROVER) completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/drover
-	install -D -m 644 packaging/droverd.service $(DESTDIR)/etc/systemd/system/droverd.service
-	sed -i 's|^ExecStart=/usr/bin|ExecStart=$(PREFIX)/bin|' $(DESTDIR)/etc/systemd/system/droverd.service
+install: ## installs what `make build` built: programs, pages, units, configuration (PREFIX, DESTDIR)
+	@test -x $(BUILT)/droverd -a -x $(PROBE) || { echo "nothing is built: run \"make build\" first" >&2; exit 1; }
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(BUILT)/drover $(BUILT)/droverd
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/lib/drover $(PROBE)
+	install -d $(SHARE)/bash-completion/completions $(SHARE)/fish/vendor_completions.d $(DESTDIR)$(ZSH_COMPLETIONS)
+	$(BUILT)/drover man $(SHARE)/man/man1
+	$(BUILT)/droverd man $(SHARE)/man
+	$(BUILT)/drover completions bash >$(SHARE)/bash-completion/completions/drover
+	$(BUILT)/drover completions fish >$(SHARE)/fish/vendor_completions.d/drover.fish
+	$(BUILT)/drover completions zsh >$(DESTDIR)$(ZSH_COMPLETIONS)/_drover
+	install -D -m 644 -t $(UNITS) packaging/*.service packaging/*.timer
+	sed -i 's|^ExecStart=/usr/bin|ExecStart=$(PREFIX)/bin|' $(UNITS)/droverd.service $(UNITS)/drover-doctor.service
 	@test -e $(DESTDIR)/etc/drover/droverd.toml || \
 		install -D -v -m 600 packaging/droverd.toml $(DESTDIR)/etc/drover/droverd.toml
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/drover packaging/vm.toml packaging/droverd.toml
 	install -d -m 700 $(DESTDIR)/etc/drover/vms
+	install -D -m 644 -t $(SHARE)/doc/drover packaging/vm.toml packaging/droverd.toml README.md SECURITY.md CHANGELOG.md
+	install -D -m 644 -t $(SHARE)/doc/drover/docs docs/*.md
+
+dist: ## builds a Debian package and a tarball into target/dist
+	@scripts/dist
 
 lint: ## only the checks: formatting, clippy, crate arrows, documentation, licences, shell scripts
 	@cargo run --quiet --locked --package xtask -- lint

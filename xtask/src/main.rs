@@ -5,6 +5,7 @@
 mod arrows;
 mod bounds;
 mod docs;
+mod notices;
 mod purity;
 mod report;
 mod runner;
@@ -12,6 +13,7 @@ mod steps;
 mod text;
 mod tree;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -22,6 +24,8 @@ cargo run -p xtask -- COMMAND
   check   crate arrows, purity of pure crates, documentation, markers: reads files only
   lint    formatting, clippy, check, licences, shell scripts
   test    lint, then every test; the runner's own summary comes last
+  notices FILE
+          the libraries in the programs, with what their licences ask to be given along
   contain TEST [ARGUMENTS]
           one test; what it leaves running is killed";
 
@@ -40,6 +44,7 @@ fn main() -> ExitCode {
             Ok(code) => std::process::exit(code),
             Err(error) => Err(error),
         },
+        ["notices", file] => notices::write(Path::new(file)).map(|()| true),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(true)

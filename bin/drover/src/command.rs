@@ -163,7 +163,11 @@ pub async fn status(agent: &Agent) -> Result<Outcome, Failure> {
         ("vms", encoded(&status.vms)?),
         ("migrations", encoded(&status.migrations)?),
         ("peers", encoded(&status.peers)?),
+        ("limits", encoded(&status.limits)?),
     ];
+    if let Some(away) = &status.checkpoints_away {
+        parts.push(("checkpoints_away", encoded(away)?));
+    }
     if let Some(libvirt) = &status.libvirt {
         parts.push(("libvirt", encoded(libvirt)?));
     }

@@ -4,7 +4,8 @@
 
 use std::process::{Command, Output, Stdio};
 
-use drover_lab::{breaks::catalogue, require};
+use drover_lab::breaks::{Break, catalogue};
+use drover_lab::require;
 use serde_json::Value;
 
 /// A lab that stays is for guests as well.
@@ -45,31 +46,55 @@ impl Drop for Stays {
     }
 }
 
+/// Tries these, each on a lab of its own, and hosts with nothing wrong; how many looks at those there were.
+fn tried(name: &str, breaks: &[&Break]) -> usize {
+    let lab = Stays(format!("{name}{}", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("breaks.json");
+    let to = file.to_str().unwrap();
+    let mut words = vec!["lab", "breaks", "--name", &lab.0, "--json", to];
+    for broken in breaks {
+        words.extend(["--only", broken.name]);
+    }
+    let output = drover(&words);
+    assert!(output.status.success(), "{}", said(&output));
+    let told: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    let clean = told["clean"].as_array().unwrap();
+    for clean in clean {
+        assert_eq!(clean["looks"][0]["findings"], 0, "{clean:#}");
+    }
+    let found = told["breaks"].as_array().unwrap();
+    assert_eq!(found.len(), breaks.len());
+    for (found, broken) in found.iter().zip(breaks) {
+        let look = &found["looks"][0];
+        assert_eq!(look["first"], broken.rule, "{found:#}");
+        assert_eq!(look["subject"], broken.about, "{found:#}");
+    }
+    clean.len()
+}
+
 #[test]
 fn whatever_is_wrong_is_the_first_thing_that_the_doctor_finds_and_where_nothing_is_it_finds_nothing()
  {
     if lacks_something() {
         return;
     }
-    let lab = Stays(format!("breaks{}", std::process::id()));
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("breaks.json");
-    let to = file.to_str().unwrap();
-    let output = drover(&["lab", "breaks", "--name", &lab.0, "--json", to]);
-    assert!(output.status.success(), "{}", said(&output));
-    let told: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
-    let clean = told["clean"].as_array().unwrap();
-    assert!(clean.len() > 2);
-    for clean in clean {
-        assert_eq!(clean["looks"][0]["findings"], 0, "{clean:#}");
+    let quick = catalogue().filter(|broken| !broken.needs_loads());
+    let quick: Vec<&Break> = quick.collect();
+    assert_eq!(tried("breaks", &quick), 4);
+}
+
+#[test]
+fn what_only_loads_of_several_hosts_tell_is_the_first_thing_that_they_find_and_links_alone_are_not_found()
+ {
+    if lacks_something() {
+        return;
     }
-    let found = told["breaks"].as_array().unwrap();
-    assert_eq!(found.len(), catalogue().count());
-    for (found, broken) in found.iter().zip(catalogue()) {
-        let look = &found["looks"][0];
-        assert_eq!(look["first"], broken.rule, "{found:#}");
-        assert_eq!(look["subject"], broken.about, "{found:#}");
-    }
+    let loaded = catalogue().filter(|broken| broken.needs_loads());
+    let loaded: Vec<&Break> = loaded.collect();
+    assert!(!loaded.is_empty());
+    // Hosts that load each other are looked at as well.
+    assert_eq!(tried("loads", &loaded), 5);
 }
 
 #[test]
@@ -120,6 +145,20 @@ fn what_is_no_name_is_refused_and_nothing_is_made() {
     let output = drover(&["lab", "up", "--name", "never", "--break", "nothing"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(said(&output).contains("mtu-one-side"), "{}", said(&output));
+    let few = [
+        "lab",
+        "up",
+        "--name",
+        "never",
+        "--no-guest",
+        "--break",
+        "uplink",
+    ];
+    if require::check(QEMU.as_ref()).is_ok() {
+        let output = drover(&few);
+        let told = "uplink takes 4 hosts, and the lab has 2: give --hosts 4";
+        assert!(said(&output).contains(told), "{}", said(&output));
+    }
     let output = drover(&["lab", "breaks", "--list"]);
     let listed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(listed.lines().count(), catalogue().count());

@@ -205,6 +205,9 @@ pub async fn run(config: Config) -> Result<()> {
             "migrations are not finished; the next start takes them up"
         );
     }
+    let kept = context.checkpoints.clone();
+    // It says itself what is left.
+    let _ = tokio::task::spawn_blocking(move || kept.wait()).await;
     server.stop().await;
     if let Err(error) = std::fs::remove_file(&config.socket) {
         tracing::warn!(socket = %config.socket.display(), %error, "not removed");

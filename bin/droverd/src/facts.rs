@@ -57,6 +57,14 @@ pub fn cpus() -> Result<u32, HostError> {
     Ok(drover_host::cpus(Path::new(ROOT))?.online)
 }
 
+/// CPUs of them that this agent and its relays may use.
+///
+/// # Errors
+/// As [`cpus`].
+pub fn usable_cpus() -> Result<u32, HostError> {
+    Ok(drover_host::cpus(Path::new(ROOT))?.usable)
+}
+
 /// Versions of the relays' protocol that this agent speaks.
 pub fn protocol() -> ProtocolRange {
     let range = VersionRange::SUPPORTED;

@@ -82,6 +82,18 @@ const _: () = assert!(
     2 * CHECKPOINT_PATIENCE.as_secs() + LIBVIRT_KNOWN.as_secs() < api::START_CALL.as_secs()
 );
 
+/// What may wait for that disk at once, each for as long as that: a guest on its way asks for two things, one after the other, and more than
+/// some guests at once wait for lines.
+pub const CHECKPOINTS_ASKED: usize = 16;
+
+/// What may wait for it when nobody waits for that: files of guests that have come and gone. While the disk hangs no more are begun, so that
+/// there are as many as were on their way, and some that came back.
+pub const CHECKPOINTS_DEFERRED: usize = 256;
+
+/// How long an agent that ends waits for that: what is not kept by then crosses again, and what is not removed may fail one more return.
+/// With what migrations may take it is within what systemd gives it (`TimeoutStopSec`, 80 s).
+pub const CHECKPOINTS_END: Duration = Duration::from_secs(10);
+
 /// How often it is looked which checkpoints are too old.
 pub const CHECKPOINTS_LOOK: Duration = Duration::from_mins(1);
 
@@ -218,6 +230,9 @@ pub const AFTER_SHUTDOWN: Duration = Duration::from_secs(5);
 /// From a request to its answer: more than the longest operation, stopping a guest (90 s for the
 /// power button and 30 s for the end of QEMU).
 pub const REQUEST: Duration = Duration::from_secs(150);
+
+/// The same where the paths of a cluster are asked, as several hosts may load each other after that.
+pub const PATHS_REQUEST: Duration = Duration::from_secs(api::LOADS_CALL.as_secs() + 10);
 
 /// Before accepting again when the system has no file descriptor left.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -359,63 +374,8 @@ const _: () = assert!(INVENTORY.as_secs() < api::READ_CALL.as_secs());
 /// definitions that are not as they should be, each of 400 characters at most.
 pub const HOST_NOTES: usize = 32;
 
-/// Orders to answer questions about paths that are carried out at once: whoever asks a whole cluster has one host answer one other
-/// at a time, so these are four people who do. Each may have [`ANSWER_ADDRESSES`] sockets.
-pub const ANSWERERS: usize = 4;
-
-/// Of them, those of one host or operator: one that lost the answer to its first order gives another.
-pub const ANSWERERS_OF_ONE: usize = 2;
-
-/// Addresses that one such order is answered at: twice as many as a session has paths.
-pub const ANSWER_ADDRESSES: usize = 2 * drover_migrate::limits::PATHS;
-
-/// From how many addresses such questions may come: all that a host may have in use.
-pub const ASKERS: usize = drover_migrate::limits::INTERFACES * drover_migrate::limits::ADDRESSES;
-
-const _: () = assert!(ASKERS <= drover_reach::limits::ASKERS);
-
-/// Asking all paths to one host takes so long at most. 32 of them on one interface are asked one after another, in 0.3 s each where
-/// nothing is wrong; one over which much is lost takes 7 s.
-pub const ASKING: Duration = Duration::from_secs(30);
-
-/// Pairs of addresses in different networks at which it is knocked at the same time: each is a socket, and silent for 2.5 s at most.
-/// 256 pairs, all that there may be, take 10 s.
-pub const KNOCKING_AT_ONCE: usize = 64;
-
-/// Nobody is answered for longer, should nobody end it: [`ASKING`], and what ordering takes on a busy host.
-pub const ANSWERING: Duration = Duration::from_secs(ASKING.as_secs() + 5);
-
-const _: () = assert!(ANSWERING.as_secs() <= drover_reach::limits::ANSWER_TIME_MOST.as_secs());
-
-/// A request to ask paths waits so long for the one before it.
-pub const ASK_TURN: Duration = Duration::from_secs(30);
-
-const _: () = assert!(
-    ASK_TURN.as_secs() + ASKING.as_secs() + 2 * api::READ_CALL.as_secs()
-        <= api::PATHS_ASK_CALL.as_secs()
-);
-
-/// Hosts that ask at the same time when the paths of a cluster are asked: each is a connection, and each asks and answers at a
-/// tenth of 1 Gbit/s at most.
-pub const ASKING_AT_ONCE: usize = 32;
-
-/// One host asks another for so long at most when the paths of a cluster are asked: [`ASKING`], and what ordering and ending take on
-/// busy hosts. Who is silent after that is asked no more.
-pub const ASKED_IN_CLUSTER: Duration = Duration::from_secs(ASKING.as_secs() + 10);
-
-const _: () = assert!(ASKED_IN_CLUSTER.as_secs() < api::PATHS_ASK_CALL.as_secs());
-
-/// Asking the paths of a cluster takes so long at most; two hosts with two paths take half a second. 16 hosts take some 15 s.
-pub const CLUSTER_PATHS: Duration = Duration::from_secs(120);
-
 /// For what was found of the cluster to be on the disk: 16 MiB and a sync take a busy disk a second or two. Who asked is answered by then.
 pub const KEEP: Duration = Duration::from_secs(5);
-
-const _: () = assert!(
-    CLUSTER_PATHS.as_secs() + PEER_PROBE.as_secs() + INVENTORY.as_secs() + KEEP.as_secs()
-        < api::PATHS_CALL.as_secs()
-        && api::PATHS_CALL.as_secs() < REQUEST.as_secs()
-);
 
 /// Reports about a cluster that are kept whatever their distance: a day's, one an hour.
 pub const KEPT_NEWEST: usize = 24;

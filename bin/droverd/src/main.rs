@@ -34,6 +34,7 @@ mod links;
 mod logging;
 mod metrics;
 mod migration;
+mod pages;
 mod parking;
 mod paths;
 mod peers;
@@ -80,6 +81,14 @@ enum Command {
     /// Print the OpenAPI document of the API.
     #[command(hide = true)]
     Openapi,
+
+    /// Write the manual pages.
+    #[command(hide = true)]
+    Man {
+        /// The directory with sections, such as /usr/share/man.
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
 
     /// Carry one migration's channels, for an agent: its stdin is the socket that the agent made in
     /// the directory.
@@ -147,6 +156,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
             println!("{}", api::document()?);
             return Ok(());
         }
+        Some(Command::Man { directory }) => return pages::write(directory),
         Some(Command::Relay { directory }) => return relay::run(directory.clone()),
         Some(Command::Change { host, folder, what }) => {
             return changes::run_process(host, folder, *what);

@@ -11,7 +11,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::logging;
 
-/// What an operator sees of it in `ps` and `top`; at most 15 bytes (prctl(2)).
+/// What an operator sees of it in `ps` and `top`, and the package's scripts know it by; at most 15 bytes (prctl(2)).
 const NAME: &std::ffi::CStr = c"droverd-relay";
 
 /// Runs it until its relay is over.

@@ -26,7 +26,7 @@ pub struct SharedPages {
 #[derive(Debug)]
 struct Pages {
     segment: Option<Arc<Segment>>,
-    /// A migration that referred to it failed: nobody else does.
+    /// A migration that referred to it may have failed for it: nobody else does.
     spoiled: bool,
     used: Instant,
 }
@@ -44,7 +44,9 @@ pub enum NoMemory {
     #[error("no memory for shared pages can be had")]
     Segment(#[from] NoSegment),
     /// It may be damaged, and is still in use.
-    #[error("a migration that used shared pages failed, and others still use them")]
+    #[error(
+        "a chunk that may refer to shared pages could not be used, or a relay that had them died, and others still use them"
+    )]
     Spoiled,
     /// No descriptor is left.
     #[error("no descriptor is left for shared pages")]
@@ -136,12 +138,15 @@ impl SharedPages {
         }
     }
 
-    /// A migration that had this lease did not end well, perhaps for a page of it: it is the last one's.
-    pub fn spoil(&self, lease: &Lease) {
+    /// A chunk could not be used, or a relay died, perhaps for a page of this lease: nobody else is given it. Whether it
+    /// is of those that are given.
+    pub fn spoil(&self, lease: &Lease) -> bool {
         let mut pages = self.lock();
         let same = |segment: &Arc<Segment>, own: &Arc<Segment>| Arc::ptr_eq(segment, own);
         let is_own = pages.segment.as_ref().zip(lease.segment.as_ref());
-        pages.spoiled |= is_own.is_some_and(|(segment, own)| same(segment, own));
+        let is_given = is_own.is_some_and(|(segment, own)| same(segment, own));
+        pages.spoiled |= is_given;
+        is_given
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Pages> {
@@ -194,9 +199,9 @@ mod tests {
         let shared = shared(1 << 20);
         let (first, _) = shared.lease(4096).unwrap();
         let (second, _) = shared.lease(4096).unwrap();
-        shared.spoil(&Lease::default());
+        assert!(!shared.spoil(&Lease::default()));
         assert!(shared.lease(4096).is_ok());
-        shared.spoil(&first);
+        assert!(shared.spoil(&first));
         drop(first);
         assert!(matches!(shared.lease(4096), Err(NoMemory::Spoiled)));
         drop(second);

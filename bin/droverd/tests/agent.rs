@@ -41,11 +41,11 @@ fn a_configuration_that_cannot_be_used_ends_the_agent_with_file_line_and_key() {
     let place = Place::new();
     place.configure("hots = 1");
     let file = place.path("droverd.toml").display().to_string();
-    assert_refused(&place, &[&file, "line 7, key `hots`", "unknown field"]);
+    assert_refused(&place, &[&file, "line 8, key `hots`", "unknown field"]);
     place.configure("[migration]\nchannels = 99");
     assert_refused(
         &place,
-        &[&file, "line 7, key `migration.channels`", "1 to 16"],
+        &[&file, "line 8, key `migration.channels`", "1 to 16"],
     );
     std::fs::remove_file(place.path("droverd.toml")).unwrap();
     assert_refused(&place, &[&file, "copy the commented example"]);

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
+#[path = "support/scripts.rs"]
+mod scripts;
 mod support;
 
 use drover_api::{ClientError, ErrorCode, ExitKind, StopRequest, VmState};
@@ -109,6 +111,21 @@ async fn sigterm_ends_the_agent_and_no_guest() {
             vm.state == VmState::Running && vm.pid == Some(pid)
         })
         .await;
+}
+
+#[tokio::test]
+async fn a_guest_is_known_to_the_packages_scripts_while_it_runs() {
+    if !has_qemu() {
+        return;
+    }
+    let place = Place::new();
+    place.define("packaged");
+    let agent = place.start().await;
+    agent.start_vm("packaged").await;
+    // With no agent left to ask.
+    agent.kill();
+    let told = scripts::told_by("guests");
+    assert!(told.contains(&"packaged".to_owned()), "{told:?}");
 }
 
 #[tokio::test]

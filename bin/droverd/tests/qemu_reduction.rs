@@ -321,7 +321,9 @@ async fn lanes_that_are_not_encrypted_pass_through_memory_and_the_end_with_less_
     assert_eq!(left.shared_pages, None);
     let reduction = left.reduction.unwrap();
     assert_eq!(reduction.mode, ReductionMode::Zstd(1));
+    let kept = reduction.kept_bytes;
     assert!(reduction.kept_most.0 < 32 << 20, "{reduction:#?}");
+    assert!(kept.0 > 0 && kept <= reduction.kept_most, "{reduction:#?}");
     let way = left.data_path.unwrap();
     assert_eq!(way.why.as_deref(), Some("but for what is reduced"));
     hosts.guest_runs_only_on(B).await;

@@ -17,8 +17,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use drover_api::{LimitScope, MigrationPhase, MigrationView};
-use drover_types::MigrationId;
-use hosts::reduced::{begun, checkpoints_when, holders, moved, stayed, with_checkpoints};
+use drover_types::{AtDeadline, Convergence, MigrationId, Throttle};
+use hosts::reduced::{begun, begun_by, checkpoints_when, holders};
+use hosts::reduced::{moved, stayed, with_checkpoints};
 use hosts::{A, B, FAST, Hosts, PATIENCE, kill, limit, set_word, until};
 use huge::HugePages;
 
@@ -128,12 +129,14 @@ fn pages(hosts: &Hosts) -> PathBuf {
     hosts.host(A).state().join("checkpoints/guest.pages")
 }
 
+/// Why a chunk is not used that refers to a page of a checkpoint which was damaged.
+const DAMAGED: &str = "what is kept of the guest for its return cannot be read as it was written";
+
 /// The return fails once for what was kept, and then the guest comes without it.
 async fn returns_at_the_second_try(hosts: &mut Hosts) {
     let [left, arrived] = stayed(hosts, B, "zstd:1").await;
     let told = events(hosts, A, left.id).await;
-    let why = "what is kept of the guest for its return cannot be read as it was written";
-    assert!(told.contains(why), "{told}\n{arrived:#?}");
+    assert!(told.contains(DAMAGED), "{told}\n{arrived:#?}");
     checkpoints_when(hosts, A, |kept| kept.checkpoints.is_empty()).await;
     let [left, _] = moved(hosts, B, "zstd:1").await;
     assert!(referred(&left) < FEW, "{left:#?}");
@@ -165,6 +168,39 @@ async fn a_checkpoint_that_was_cut_short_costs_one_migration_and_one_that_was_re
     let length = file.metadata().unwrap().len();
     file.set_len(length / 64).unwrap();
     returns_at_the_second_try(&mut hosts).await;
+}
+
+/// So slow that most pages of the guest follow it, though they are referred to in a few bytes each.
+const TRICKLE: Option<&str> = Some("2mbit");
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_checkpoint_that_is_damaged_while_pages_follow_costs_their_session_and_no_guest() {
+    let Some(mut hosts) = with_checkpoint("faultfill").await else {
+        return;
+    };
+    limit(&hosts, B, LimitScope::Host, TRICKLE).await;
+    let convergence = Convergence {
+        throttle: Some(Throttle::Off),
+        deadline_s: Some(1.try_into().unwrap()),
+        at_deadline: Some(AtDeadline::Postcopy),
+        ..Convergence::default()
+    };
+    let id = begun_by(&mut hosts, B, "pages", convergence).await;
+    let serves = |phase: MigrationPhase| phase == MigrationPhase::Serving || phase.has_ended();
+    let view = hosts.phase_when(B, id, PATIENCE, serves).await;
+    assert_eq!(view.phase, MigrationPhase::Serving, "{view:#?}");
+    damage(&pages(&hosts), SEALED);
+    limit(&hosts, B, LimitScope::Host, None).await;
+
+    let left = hosts.ended(B, id).await;
+    assert_eq!(left.phase, MigrationPhase::Completed, "{left:#?}");
+    hosts.guest_runs_only_on(A).await;
+    let reopened = left.postcopy.as_ref().map(|postcopy| postcopy.reopened);
+    assert!(reopened > Some(0), "{left:#?}");
+    let told = events(&hosts, A, id).await;
+    assert!(told.contains(DAMAGED), "{told}");
+    checkpoints_when(&hosts, A, |kept| kept.checkpoints.is_empty()).await;
+    hosts.no_relay_is_left().await;
 }
 
 /// Longer than an agent takes to come back on a busy machine.
@@ -215,12 +251,52 @@ async fn agents_that_are_killed_while_a_guest_returns_go_on_and_its_checkpoint_i
     checkpoints_when(&hosts, B, |kept| kept.taken.0 == 0).await;
 }
 
+/// Begins to move the guest, and is told to leave it before it has arrived.
+async fn cancelled(hosts: &mut Hosts, from: usize) {
+    let id = midway(hosts, from).await;
+    hosts.client(from).cancel(id).await.unwrap();
+    let left = hosts.ended(from, id).await;
+    assert_eq!(left.phase, MigrationPhase::Cancelled, "{left:#?}");
+    let there = hosts.ended(1 - from, id).await;
+    assert_eq!(there.phase, MigrationPhase::Abandoned, "{there:#?}");
+    hosts.guest_runs_only_on(from).await;
+    hosts.no_relay_is_left().await;
+    limit(hosts, from, LimitScope::Host, None).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_move_that_is_cancelled_leaves_what_is_stored_to_the_next_one() {
+    let Some(mut hosts) = Hosts::new("faultcancel", FAST).await else {
+        return;
+    };
+    hosts.configure(A, |config| {
+        set_word(config, "checkpoints", "size", "1 GiB");
+    });
+    for host in [A, B] {
+        hosts.start_agent(host).await;
+    }
+    hosts.boot().await;
+    leaves(&mut hosts).await;
+
+    cancelled(&mut hosts, B).await;
+    let [_, returned] = moved(&mut hosts, B, "zstd:1").await;
+    let found = returned.shared_pages.unwrap().found_in_checkpoint;
+    assert!(found > MANY, "{found}");
+    checkpoints_when(&hosts, A, |kept| kept.checkpoints.is_empty()).await;
+
+    // What guests share there, too.
+    cancelled(&mut hosts, A).await;
+    let [_, arrived] = moved(&mut hosts, A, "zstd:1").await;
+    let found = arrived.shared_pages.unwrap().found;
+    assert!(found > MANY, "{found}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_relay_that_is_killed_while_it_reduces_costs_only_the_migration() {
     let Some(mut hosts) = Hosts::with_guest("faultrelay", FAST).await else {
         return;
     };
-    for host in [B, A] {
+    for host in [A, B] {
         let id = midway(&mut hosts, A).await;
         kill(hosts.relays(host)[0]);
         let view = hosts.ended(A, id).await;
@@ -232,7 +308,7 @@ async fn a_relay_that_is_killed_while_it_reduces_costs_only_the_migration() {
     }
     limit(&hosts, A, LimitScope::Host, None).await;
     let [left, _] = moved(&mut hosts, A, "zstd:1").await;
-    // What a migration stored that failed is given to no other.
+    // What a relay had stored that died is given to no other.
     assert!(referred(&left) < FEW, "{left:#?}");
 }
 

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
+#[path = "support/scripts.rs"]
+mod scripts;
+
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -65,6 +68,9 @@ fn a_relays_process_says_who_it_is_and_leaves_nothing_when_it_was_told_to_end() 
     assert!(record.is_running());
     let name = std::fs::read_to_string(format!("/proc/{}/comm", greeting.pid)).unwrap();
     assert_eq!(name.trim(), "droverd-relay");
+    // So that the package is not removed meanwhile.
+    let told = scripts::told_by("working relay");
+    assert!(told.contains(&greeting.pid.to_string()), "{told:?}");
     let close = Request::Close { finished: false };
     control.request(&close, None).unwrap();
     assert!(matches!(heard.recv_timeout(PATIENCE), Ok(Heard::Gone)));

@@ -61,6 +61,10 @@ pub use views::libvirt::{LibvirtState, LibvirtView};
 pub use views::limit::{
     InvalidLimit, Limit, LimitRequest, LimitScope, LimitView, LimitsView, PathLimit, PathLimits,
 };
+pub use views::load::{
+    LineView, LoadOrder, LoadPath, LoadRequest, LoadTakeRequest, LoadTakenView, LoadedPath,
+    LoadedTogether, LoadedView,
+};
 pub use views::migration::{
     BytesView, GuestPlace, LeftOut, MigrateRequest, MigrationPhase, MigrationRole, MigrationView,
     RelayView,
@@ -68,7 +72,7 @@ pub use views::migration::{
 pub use views::park::{ParkHow, ParkPhase, ParkRequest, ParkView, UnparkRequest};
 pub use views::paths::{
     AnsweredAt, AnsweredView, AnswererRequest, AnswererView, ClusterPathsRequest, ClusterPathsView,
-    LoadRequest, PathLeftOut, PathsAskRequest, PathsView, TicketText,
+    CountedView, PathLeftOut, PathsAskRequest, PathsView, TicketText,
 };
 pub use views::plan::{ClusterInventoryView, InventoryView, MemberLeftOut, PlanRequest, PlanView};
 pub use views::postcopy::PostcopyView;

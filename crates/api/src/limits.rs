@@ -70,8 +70,16 @@ pub const PLAN_CALL: Duration = Duration::from_secs(40);
 /// answer, and to end, are two calls.
 pub const PATHS_ASK_CALL: Duration = Duration::from_secs(60 + 2 * READ_CALL.as_secs());
 
-/// The paths of a cluster: whoever asks for all ends after 120 s, and all members are looked for before.
-pub const PATHS_CALL: Duration = Duration::from_secs(140);
+/// The paths of a cluster: whoever asks for all ends after 120 s; members are looked for and read before, given back after loads, and what was
+/// found is kept, in 21 s.
+pub const PATHS_CALL: Duration = Duration::from_secs(145);
+
+/// The same where several hosts load each other after that: for 120 s at most.
+pub const LOADS_CALL: Duration = Duration::from_secs(PATHS_CALL.as_secs() + 120);
+
+/// A host that loads another at the same time as others: it waits for a second, has 3 s to open its connections, and loads for 11 s at
+/// most; telling the other agent before and after are two calls.
+pub const LOAD_CALL: Duration = Duration::from_secs(15 + 2 * READ_CALL.as_secs());
 
 /// The text of a plan of changes to a host. A step takes some 300 bytes, with its comments; the longest plan has 4096.
 pub const CHANGE_PLAN_BYTES: usize = 4 << 20;

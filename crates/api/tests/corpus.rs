@@ -6,7 +6,8 @@
 use drover_api::{
     AbandonRequest, AdmissionRequest, ErrorBody, HostCertificate, HostView, IncomingNetworks,
     IncomingOffer, IncomingPaths, IncomingReopen, IncomingRequest, IncomingStart, IncomingView,
-    InventoryView, MigrationView, PathLimits, RenewalRequest, SyncRequest, VerdictView,
+    InventoryView, LoadOrder, LoadTakeRequest, LoadTakenView, LoadedView, MigrationView,
+    PathLimits, RenewalRequest, SyncRequest, VerdictView,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,10 @@ enum Other {
     Renewal(RenewalRequest),
     Admission(AdmissionRequest),
     Certificate(HostCertificate),
+    LoadTake(LoadTakeRequest),
+    LoadTaken(LoadTakenView),
+    LoadOrder(LoadOrder),
+    Loaded(LoadedView),
     Error(ErrorBody),
 }
 

@@ -85,7 +85,7 @@ fn of_file(path: &str, from: &str, to: &str) -> (bool, &'static str) {
             is_larger(from, to),
             "three numbers, none below the last, and none below what is set",
         ),
-        Some("rps_cpus") => (to == "0", "0"),
+        Some("rps_cpus" | "xps_cpus") => (to == "0", "0"),
         Some("smp_affinity_list") => {
             let cpus = to.parse();
             (
@@ -93,6 +93,15 @@ fn of_file(path: &str, from: &str, to: &str) -> (bool, &'static str) {
                 "a list of processors",
             )
         }
+        Some("netdev_budget" | "netdev_budget_usecs" | "netdev_max_backlog") => {
+            (is_raised(from, to), "a larger number than is set")
+        }
+        Some("tcp_congestion_control") => (to == "cubic", "cubic"),
+        Some("scaling_governor") => (
+            ["performance", "schedutil"].contains(&to),
+            "performance, or schedutil",
+        ),
+        Some("energy_performance_preference") => (to == "performance", "performance"),
         _ => (to == "1", "1"),
     }
 }

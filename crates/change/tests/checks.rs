@@ -42,6 +42,10 @@ fn nothing_is_set_but_what_rules_set_and_to_nothing_that_they_do_not_want() {
     let (wmem, irq) = ("proc/sys/net/ipv4/tcp_wmem", "proc/irq/7/smp_affinity_list");
     let rps = "sys/class/net/ens1f0/queues/rx-0/rps_cpus";
     let stamps = "proc/sys/net/ipv4/tcp_timestamps";
+    let xps = "sys/class/net/ens1f0/queues/tx-0/xps_cpus";
+    let policy = "sys/devices/system/cpu/cpufreq/policy0";
+    let governor = format!("{policy}/scaling_governor");
+    let preference = format!("{policy}/energy_performance_preference");
     for (path, fits, not) in [
         (wmem, "4096 16384 8388608", "4096 8388608 16384"),
         (wmem, "4096 16384 4194304", "1 1 1"),
@@ -49,6 +53,9 @@ fn nothing_is_set_but_what_rules_set_and_to_nothing_that_they_do_not_want() {
         (irq, "0-3,8", ""),
         (rps, "0", "f"),
         (stamps, "1", "0"),
+        (xps, "0", "f"),
+        (governor.as_str(), "performance", "powersave"),
+        (preference.as_str(), "performance", "power"),
     ] {
         assert_eq!(set(path, fits), Ok(()), "{path}");
         let refused = set(path, not);

@@ -5,12 +5,15 @@ use std::path::Path;
 use crate::error::HostError;
 use crate::files;
 
+/// The file that has it, by its path from the root.
+pub const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
+
 /// Another one after each start of the host. Source: `Documentation/admin-guide/sysctl/kernel.rst`, `random`.
 ///
 /// # Errors
 /// [`HostError::Read`]
 pub fn boot_id(root: &Path) -> Result<String, HostError> {
-    let text = files::read(root, "proc/sys/kernel/random/boot_id")?;
+    let text = files::read(root, BOOT_ID)?;
     Ok(text.trim().to_owned())
 }
 

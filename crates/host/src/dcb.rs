@@ -1,15 +1,18 @@
 //! Data centre bridging, as an adapter has it and as the switch told it by LLDP (`include/uapi/linux/dcbnl.h`).
 //!
 //! ```text
-//! dcbmsg 4: family u8, command u8, padding u16      attributes: IFNAME, IEEE nested: ETS, PFC, PEER_ETS, PEER_PFC
+//! dcbmsg 4: family u8, command u8, padding u16      attributes: IFNAME, IEEE nested: ETS, PFC, APP_TABLE, and the same of the PEER
 //! ieee_pfc 136: capable u8, enabled u8 (a bit each), 6, requests [u64; 8], indications [u64; 8]
+//! ieee_maxrate 64: of each class, in kbit/s [u64; 8]
+//! dcb_app 4:    selector u8, priority u8, protocol u16; one each, nested in its table
 //! ieee_ets 59:  willing u8, 2, share to send [u8; 8], to receive [u8; 8], algorithm [u8; 8], class of a priority [u8; 8], 24
 //! ```
 
-use drover_tune::facts::{Dcb, Ets, Pfc};
+use drover_tune::facts::{App, Dcb, Ets, Pfc};
 use rtnetlink::sys::protocols::NETLINK_ROUTE;
 
-use crate::netlink::attributes::{attribute, find};
+use crate::limits::APPS as APPS_MOST;
+use crate::netlink::attributes::{attribute, each, find};
 use crate::netlink::{Answer, Netlink};
 
 const RTM_GETDCB: u16 = 78;
@@ -18,8 +21,13 @@ const DCB_ATTR_IFNAME: u16 = 1;
 const DCB_ATTR_IEEE: u16 = 13;
 const ETS: u16 = 1;
 const PFC: u16 = 2;
+const APPS: u16 = 3;
 const PEER_ETS: u16 = 4;
 const PEER_PFC: u16 = 5;
+const PEER_APPS: u16 = 6;
+const MAXRATE: u16 = 7;
+const IEEE_APP: u16 = 1;
+const DCB_APP: u16 = 2;
 
 const HEADER: usize = 4;
 
@@ -47,7 +55,31 @@ pub(crate) fn dcb(told: &[u8]) -> Dcb {
         ets: find(told, ETS).and_then(ets),
         peer_pfc: find(told, PEER_PFC).and_then(pfc),
         peer_ets: find(told, PEER_ETS).and_then(ets),
+        rates: find(told, MAXRATE).and_then(rates),
+        apps: apps(told, APPS),
+        peer_apps: apps(told, PEER_APPS),
     }
+}
+
+/// Others than such entries, as the switch's state of it, have other types.
+fn apps(told: &[u8], table: u16) -> Vec<App> {
+    let entries = each(find(told, table).unwrap_or_default());
+    let entries = entries.filter(|(kind, _)| [IEEE_APP, DCB_APP].contains(kind));
+    let app = |(_, entry): (u16, &[u8])| {
+        let entry: &[u8; 4] = entry.first_chunk()?;
+        Some(App {
+            selector: entry[0],
+            priority: entry[1],
+            protocol: u16::from_ne_bytes([entry[2], entry[3]]),
+        })
+    };
+    entries.filter_map(app).take(APPS_MOST).collect()
+}
+
+fn rates(told: &[u8]) -> Option<Vec<u64>> {
+    let rates = told.get(..64)?.chunks_exact(8);
+    let rates = rates.map(|rate| rate.try_into().map(u64::from_ne_bytes));
+    rates.collect::<Result<_, _>>().ok()
 }
 
 fn pfc(told: &[u8]) -> Option<Pfc> {
@@ -118,6 +150,46 @@ mod tests {
             (50, 2, 1)
         );
         assert_eq!(told.peer_ets, None);
+    }
+
+    #[test]
+    fn priorities_by_what_is_in_packets_are_told_of_both_ends() {
+        let app = |selector, priority, protocol: u16| {
+            let [low, high] = protocol.to_ne_bytes();
+            [selector, priority, low, high]
+        };
+        let own = [
+            attribute(IEEE_APP, &app(4, 3, 4791)),
+            attribute(DCB_APP, &app(255, 1, 8)),
+        ];
+        // What it says of itself comes first, and what is cut is none.
+        let peer = [
+            attribute(0, &[1, 0]),
+            attribute(IEEE_APP, &app(5, 3, 26)),
+            attribute(IEEE_APP, &[5, 3, 0]),
+        ];
+        let told = [
+            attribute(APPS, &own.concat()),
+            attribute(PEER_APPS, &peer.concat()),
+        ];
+        let told = dcb(&told.concat());
+        let of = |apps: &[App]| -> Vec<(u8, u8, u16)> {
+            let told = apps.iter();
+            told.map(|app| (app.selector, app.priority, app.protocol))
+                .collect()
+        };
+        assert_eq!(of(&told.apps), [(4, 3, 4791), (255, 1, 8)]);
+        assert_eq!(of(&told.peer_apps), [(5, 3, 26)]);
+        assert_eq!(told.rates, None);
+    }
+
+    #[test]
+    fn what_classes_may_send_at_most_is_told_of_all_or_of_none() {
+        let most = [5_000_000_u64, 0, 0, 0, 0, 0, 0, 1];
+        let bytes: Vec<u8> = most.iter().flat_map(|rate| rate.to_ne_bytes()).collect();
+        let told = dcb(&attribute(MAXRATE, &bytes)).rates;
+        assert_eq!(told.as_deref(), Some(&most[..]));
+        assert_eq!(dcb(&attribute(MAXRATE, &bytes[..63])).rates, None);
     }
 
     #[test]

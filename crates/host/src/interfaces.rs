@@ -39,6 +39,8 @@ pub(crate) struct Listed {
     pub(crate) has_device: bool,
     /// Several adapters as one, by `teamd`: no file tells that.
     pub(crate) team: bool,
+    /// Its queueing discipline.
+    pub(crate) qdisc: Option<String>,
 }
 
 /// The interfaces of this process's network namespace, in the kernel's order.
@@ -67,7 +69,7 @@ pub(crate) async fn folders(
     Ok(links.iter().filter_map(folder).collect())
 }
 
-async fn ask() -> Result<(Vec<LinkMessage>, Vec<AddressMessage>), HostError> {
+pub(crate) async fn ask() -> Result<(Vec<LinkMessage>, Vec<AddressMessage>), HostError> {
     let (connection, handle, _) =
         rtnetlink::new_connection().map_err(|source| HostError::Socket { source })?;
     let connection = tokio::spawn(connection);
@@ -182,7 +184,17 @@ fn interface(
             .is_some_and(|folder| folder.join("device").exists()),
         has_folder: folder.is_some(),
         team: is_team(link),
+        qdisc: qdisc(link),
     })
+}
+
+fn qdisc(link: &LinkMessage) -> Option<String> {
+    link.attributes
+        .iter()
+        .find_map(|attribute| match attribute {
+            LinkAttribute::Qdisc(kind) => Some(kind.clone()),
+            _ => None,
+        })
 }
 
 fn is_team(link: &LinkMessage) -> bool {

@@ -8,8 +8,9 @@
 //! Source: `Documentation/core-api/irq/irq-affinity.rst`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use drover_tune::facts::Interrupt;
@@ -18,12 +19,15 @@ use rustix::io::Errno;
 
 use crate::error::HostError;
 use crate::facts::{self, Tree, runs};
-use crate::files::text;
+use crate::files::{entries, text};
 use crate::interfaces::folders;
-use crate::limits::PARENTS;
+use crate::limits::{INTERRUPTS, PARENTS};
 use crate::placement::Nodes;
 
 const IRQS: &str = "msi_irqs";
+
+/// For anybody (`S_IWUGO`).
+const WRITABLE: u32 = 0o222;
 
 /// A device that interfaces stand on, whose NUMA node is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,7 +123,8 @@ fn of_folder(root: &Path, nodes: &Nodes, folder: &Path) -> Adapters {
 fn adapter(root: &Path, nodes: &Nodes, device: &Path) -> Result<Adapter, String> {
     let (_, near) = nodes.near(device)?;
     let device = with_interrupts(root, device).ok_or("its device tells of no interrupts")?;
-    let interrupts = facts::interrupts(&Tree::at(root), &format!("{device}/{IRQS}"))?;
+    let fixed = fixed(root, &root.join(&device));
+    let interrupts = facts::interrupts(&Tree::at(root), &format!("{device}/{IRQS}"), &fixed)?;
     Ok(Adapter {
         device,
         near,
@@ -142,6 +147,17 @@ fn with_interrupts(root: &Path, device: &Path) -> Option<String> {
 pub(crate) fn parent_with_interrupts(root: &Path, device: &Path) -> Option<String> {
     let is_own = device.join(IRQS).is_dir();
     with_interrupts(root, device).filter(|_| !is_own)
+}
+
+/// Those of a device's interrupts that nobody may move: since Linux 6.13 their files are for reading alone (`register_irq_proc`).
+pub(crate) fn fixed(root: &Path, device: &Path) -> BTreeSet<u32> {
+    let numbers = entries(&device.join(IRQS)).into_iter();
+    let numbers = numbers.filter_map(|path| path.file_name()?.to_str()?.parse().ok());
+    let is_fixed = |number: &u32| {
+        let about = fs::metadata(file(root, *number));
+        about.is_ok_and(|about| about.permissions().mode() & WRITABLE == 0)
+    };
+    numbers.take(INTERRUPTS).filter(is_fixed).collect()
 }
 
 /// Which processors may take an interrupt of that device; none where it has no such interrupt any more.

@@ -35,9 +35,10 @@ mod processor;
 mod rewrite;
 mod route;
 mod sysfs;
+mod traffic;
 mod watch;
 
-pub use boot::boot_id;
+pub use boot::{BOOT_ID, boot_id};
 pub use cpus::{Cpus, cpus};
 pub use error::HostError;
 pub use ethtool::OrderError;
@@ -56,4 +57,5 @@ pub use ports::ports;
 pub use processor::{Processor, processor};
 pub use rewrite::{RewriteError, place, put, tidy};
 pub use route::route;
+pub use traffic::traffic;
 pub use watch::{LinkChange, LinkEvent, LinkWatch};

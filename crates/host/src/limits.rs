@@ -44,6 +44,9 @@ pub const PARENTS: usize = 4;
 /// Processes whose names are looked at. A host with 1000 guests has some 10,000, the kernel's own included.
 pub const PROCESSES: usize = 64 * 1024;
 
+/// Entries of a table of priorities: one for each of 64 DSCPs, and as many for ports.
+pub const APPS: usize = 128;
+
 /// Interrupts of one adapter: as many as PCI allows (MSI-X).
 pub const INTERRUPTS: usize = 2048;
 

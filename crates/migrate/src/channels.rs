@@ -37,7 +37,7 @@ pub enum ChannelLimit {
 }
 
 /// Chooses the number of channels: enough for the paths' rates, one for each path, and no more
-/// than the cores at either end.
+/// than the cores that may be used at either end.
 #[must_use]
 pub fn channels(paths: &[Path], source_cores: u32, destination_cores: u32) -> ChannelCount {
     let known: u64 = paths

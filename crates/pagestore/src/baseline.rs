@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use crate::at_once::read_at_once;
+use crate::at_once::{is_read_at_once, read_at_once};
 use crate::known::{Known, Mixed};
 use crate::layout::{BY_ADDRESS, NoSegment, Shape, within};
 use crate::seal::{SEAL_BYTES, Seal, SealKey};
@@ -114,8 +114,12 @@ impl Baseline {
     /// Has the kernel read all of it ahead, as far as it has memory for that. Blocks as long as the disk takes.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's; [`io::ErrorKind::Unsupported`] where no page is ever read without waiting for a disk.
     pub fn warm(&self) -> io::Result<()> {
+        if !is_read_at_once(&self.file)? {
+            let why = "its file system has no reads that wait for no disk (RWF_NOWAIT)";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
         let mut memory = vec![0; WARMED_AT_ONCE];
         let end = self.page_at(self.places.len() as u32);
         let mut at = self.page_at(0);

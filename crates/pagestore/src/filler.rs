@@ -1,10 +1,12 @@
 //! A file of pages, as those see it who add to it.
 
 use std::collections::HashSet;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
+use std::thread;
+use std::time::Duration;
 
 use crate::digest::{Digest, DigestKey};
 use crate::known::KnownDigests;
@@ -14,6 +16,12 @@ use crate::segment::Segment;
 
 /// Digests of others' pages that are read at once: 64 KiB.
 const DIGESTS_AT_ONCE: u32 = 4096;
+
+/// From one try to be alone with a file to the next: others have it for as long as they write what is added at once, some 0.1 ms for 256 KiB.
+const LOCK_PAUSE: Duration = Duration::from_millis(1);
+
+/// How often it is tried: whoever has it for longer than half a second was stopped, and may be for ever.
+const LOCK_TRIES: u32 = 500;
 
 /// Adds pages to a file, beside others that do.
 #[derive(Debug)]
@@ -29,6 +37,8 @@ pub struct Filler {
 pub struct Added {
     /// Those that were not there.
     pub new: u32,
+    /// Those that were not added, perhaps not there either, as another has kept everybody from the file for half a second.
+    pub left_out: u32,
     /// There is no more room.
     pub full: bool,
 }
@@ -65,10 +75,14 @@ impl Filler {
             }
         }
         if batch.is_empty() {
-            let full = self.known.is_full();
-            return Ok(Added { new: 0, full });
+            return Ok(self.added(0));
         }
-        self.segment.file().lock()?;
+        if !self.lock()? {
+            return Ok(Added {
+                left_out: batch.len() as u32,
+                ..self.added(0)
+            });
+        }
         let added = self.add_alone(batch);
         let unlocked = self.segment.file().unlock();
         added.and_then(|added| unlocked.map(|()| added))
@@ -99,8 +113,28 @@ impl Filler {
                 self.known.add(*digest);
             }
         }
-        let full = self.known.is_full();
-        Ok(Added { new, full })
+        Ok(self.added(new))
+    }
+
+    fn added(&self, new: u32) -> Added {
+        let (left_out, full) = (0, self.known.is_full());
+        Added {
+            new,
+            left_out,
+            full,
+        }
+    }
+
+    /// Whether nobody else adds any from now on.
+    fn lock(&self) -> io::Result<bool> {
+        for _ in 0..LOCK_TRIES {
+            match self.segment.file().try_lock() {
+                Ok(()) => return Ok(true),
+                Err(TryLockError::WouldBlock) => thread::sleep(LOCK_PAUSE),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+        Ok(false)
     }
 
     /// Learns what others have added.

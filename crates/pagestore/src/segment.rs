@@ -6,7 +6,6 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::io::Errno;
 
 use crate::at_once::read_at_once;
 use crate::digest::{DIGEST_BYTES, Digest};
@@ -131,13 +130,7 @@ impl Segment {
         if self.seal.is_none() {
             return self.read(first, pages).map(|()| true);
         }
-        let read = |to: &mut [u8], at| match read_at_once(&self.file, to, at) {
-            // Not of every file system.
-            Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => {
-                Ok(false)
-            }
-            read => read,
-        };
+        let read = |to: &mut [u8], at| read_at_once(&self.file, to, at);
         self.read_by(read, first, pages)
     }
 

@@ -83,6 +83,24 @@ fn a_page_that_was_half_written_is_none_and_the_others_are_there() {
 }
 
 #[test]
+fn pages_on_a_tmpfs_are_read_as_those_on_a_disk() {
+    let file = match tempfile::tempfile_in("/dev/shm") {
+        Ok(file) => file,
+        Err(error) => {
+            println!("skipped, because /dev/shm takes no file: {error}");
+            return;
+        }
+    };
+    let (page_bytes, places) = (PAGE as u32, 4);
+    Baseline::make(&file, Shape { page_bytes, places }).unwrap();
+    recorder(&file).record(&[1, 2], &[5; 2 * PAGE]).unwrap();
+    let baseline = opened(&file);
+    baseline.warm().unwrap();
+    assert_eq!(page(&baseline, 2), Some(vec![5; PAGE]));
+    assert_eq!(page(&baseline, 3), None);
+}
+
+#[test]
 fn a_file_of_another_kind_is_refused_and_one_of_another_key_has_no_page() {
     let segment = tempfile::tempfile().unwrap();
     let page_bytes = PAGE as u32;

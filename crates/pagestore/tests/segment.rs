@@ -5,6 +5,7 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::thread;
 
 use drover_pagestore::{
@@ -48,7 +49,11 @@ fn each_page_is_added_once_by_whomever_until_there_is_no_more_room() {
     let segment = segment(5);
     let mut one = Filler::new(segment.file(), key(), None).unwrap();
     let mut other = Filler::new(segment.file(), key(), None).unwrap();
-    let added = |new, full| Added { new, full };
+    let added = |new, full| Added {
+        new,
+        left_out: 0,
+        full,
+    };
     assert_eq!(one.add(&pages([1, 2, 1])).unwrap(), added(2, false));
     assert_eq!(other.add(&pages([2, 3])).unwrap(), added(1, false));
     assert_eq!(one.add(&pages([3])).unwrap(), added(0, false));
@@ -57,6 +62,26 @@ fn each_page_is_added_once_by_whomever_until_there_is_no_more_room() {
     assert_eq!(read(&segment), [1, 2, 3, 4, 5].map(page));
     // A part of a page is none.
     assert_eq!(one.add(&page(9)[1..]).unwrap(), added(0, true));
+}
+
+#[test]
+fn where_another_keeps_everybody_from_a_file_pages_are_left_out_and_nobody_waits_for_ever() {
+    let segment = segment(5);
+    let mut filler = Filler::new(segment.file(), key(), None).unwrap();
+    filler.add(&page(1)).unwrap();
+    let path = format!("/proc/self/fd/{}", segment.file().as_raw_fd());
+    let stopped = File::options().write(true).open(path).unwrap();
+    stopped.lock().unwrap();
+    let left_out = Added {
+        new: 0,
+        left_out: 2,
+        full: false,
+    };
+    // What is known to be there takes no file.
+    assert_eq!(filler.add(&pages([1, 2, 3])).unwrap(), left_out);
+    drop(stopped);
+    assert_eq!(filler.add(&pages([2, 3])).unwrap().new, 2);
+    assert_eq!(read(&segment), [1, 2, 3].map(page));
 }
 
 #[test]

@@ -49,6 +49,8 @@ pub struct Answered {
     pub answers: u64,
     /// Bytes of them, in UDP's payload.
     pub bytes: u64,
+    /// Bytes of questions, in UDP's payload.
+    pub heard: u64,
     /// Questions that were left, as they came too fast or there were too many.
     pub left: u64,
     /// Answers that the kernel did not send.
@@ -102,9 +104,10 @@ impl Answerer {
             if let Ok(Packet {
                 message: Message::Ask { answer },
                 sequence,
-                ..
+                size,
             }) = read
             {
+                self.answered.heard += u64::from(size);
                 let packet = Packet {
                     message: Message::Answer,
                     sequence,
@@ -123,7 +126,7 @@ impl Answerer {
         allowance: &mut Allowance,
         buffer: &mut [u8],
     ) {
-        let bytes = u64::from(packet.size);
+        let mut bytes = u64::from(packet.size);
         if !allowance.admits(std::time::Instant::now(), bytes) {
             self.answered.left += 1;
             return;
@@ -134,6 +137,7 @@ impl Answerer {
         // By the kernel's routes, as the answers of a lane that was accepted.
         let mut sent = self.socket.send_now(datagram, to);
         if matches!(sent, Ok(Sent::TooLarge)) {
+            bytes = HEADER as u64;
             let told = Packet {
                 message: Message::TooLarge,
                 size: HEADER as u16,
@@ -193,6 +197,9 @@ mod tests {
         // A hundred small ones, and sizes both ways.
         assert!(answered.answers > 102, "{answered:?}");
         assert_eq!((answered.left, answered.unsent), (0, 0));
+        // An answer that arrives late counts for nothing.
+        assert!(asked.asked > 102 * HEADER as u64 && asked.asked <= answered.heard);
+        assert!(asked.answered > 102 * HEADER as u64 && asked.answered <= answered.bytes);
     }
 
     #[tokio::test]

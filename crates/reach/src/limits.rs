@@ -92,6 +92,19 @@ pub const LOAD_TIME_MOST: Duration = Duration::from_secs(10);
 /// Shortest time: what is sent in less is mostly on its way.
 pub const LOAD_TIME_LEAST: Duration = Duration::from_millis(100);
 
+/// How much later than it was to begin a load may that is made together with others: with what its order was late less than [`LOAD_WARM_UP`], so that
+/// all run while any is measured.
+pub const LOAD_LATE: Duration = Duration::from_millis(150);
+
+/// How long an order to load, and its answer, may take on their ways: the order was no later than that. Two handshakes take some 20 ms.
+pub const LOAD_ORDERED: Duration = Duration::from_millis(200);
+
+/// How long a load that is made together with others goes on after it was measured: those that began late are measured until then.
+pub const LOAD_REST: Duration = Duration::from_millis(400);
+
+const _: () = assert!(LOAD_LATE.as_millis() + LOAD_ORDERED.as_millis() < LOAD_WARM_UP.as_millis());
+const _: () = assert!(LOAD_LATE.as_millis() + LOAD_ORDERED.as_millis() < LOAD_REST.as_millis());
+
 /// A load that is to be given up is given up within this time, and it is looked as often whether it is to be.
 pub const LOAD_LOOK: Duration = Duration::from_millis(20);
 

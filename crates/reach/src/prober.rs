@@ -83,6 +83,8 @@ pub async fn ask(question: &Question) -> Result<Report, NotAsked> {
         arrivals: BTreeMap::new(),
         there: None,
         back: None,
+        asked: 0,
+        answered: 0,
         unfinished: None,
     };
     let end = asking.end;
@@ -92,6 +94,7 @@ pub async fn ask(question: &Question) -> Result<Report, NotAsked> {
         Err(_) => Some(Unfinished::Time),
     };
     report.arrivals = asking.arrivals;
+    (report.asked, report.answered) = asking.crossed;
     Ok(report)
 }
 
@@ -117,6 +120,8 @@ struct Asking<'q> {
     sequence: u32,
     patience: Duration,
     arrivals: BTreeMap<String, u32>,
+    /// Bytes of questions that were answered, and of their answers.
+    crossed: (u64, u64),
     sending: Vec<u8>,
 }
 
@@ -144,6 +149,7 @@ impl<'q> Asking<'q> {
             sequence: 0,
             patience: PATIENCE_MOST,
             arrivals: BTreeMap::new(),
+            crossed: (0, 0),
             sending: vec![0; PACKET_MOST as usize],
         })
     }
@@ -294,7 +300,11 @@ impl<'q> Asking<'q> {
             return;
         }
         let packet = Packet::read(&self.question.ticket, &buffer[..arrived.size]);
-        if packet.is_ok_and(|packet| round.take(&packet)) {
+        if let Ok(packet) = packet
+            && round.take(&packet)
+        {
+            self.crossed.0 += u64::from(round.size(packet.sequence));
+            self.crossed.1 += u64::from(packet.size);
             let by = arrived.interface.map(|index| self.socket.name(index));
             let by = by.unwrap_or_else(|| "unknown".into());
             *self.arrivals.entry(by).or_default() += 1;

@@ -17,6 +17,10 @@ pub struct Report {
     pub there: Option<Largest>,
     /// The largest one that crosses from there.
     pub back: Option<Largest>,
+    /// Bytes of questions that were answered, in UDP's payload.
+    pub asked: u64,
+    /// Bytes of answers that arrived, the same way.
+    pub answered: u64,
     /// Why something was not found out.
     pub unfinished: Option<Unfinished>,
 }

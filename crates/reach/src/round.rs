@@ -92,6 +92,12 @@ impl<'a> Round<'a> {
         self.sent.push(Instant::now());
     }
 
+    /// How large the question of that number was; 0 of one that was not asked.
+    pub(crate) fn size(&self, sequence: u32) -> u16 {
+        let at = sequence.wrapping_sub(self.first) as usize;
+        self.asks.get(at).map_or(0, |(size, _)| *size)
+    }
+
     /// Whether it answers one of these, for the first time.
     pub(crate) fn take(&mut self, packet: &Packet) -> bool {
         let at = packet.sequence.wrapping_sub(self.first) as usize;

@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use drover_lanes::Listener;
+use drover_reach::limits::{LOAD_LATE, LOAD_REST, LOAD_WARM_UP};
 use drover_reach::load::{Load, Measured, NotMeasured, NotTaken, Sink, measure};
 use drover_reach::{Order, Ticket};
 use drover_types::{BitRate, MigrationId};
@@ -67,7 +68,11 @@ impl Far {
         most: Option<BitRate>,
         halt: &AtomicBool,
     ) -> Result<Measured, NotMeasured> {
-        let load = Load {
+        measure(&self.load(ticket, most), halt)
+    }
+
+    fn load(&self, ticket: &Ticket, most: Option<BitRate>) -> Load {
+        Load {
             interface: "lo".into(),
             local: HERE,
             remote: (HERE, self.listener.port()).into(),
@@ -75,8 +80,8 @@ impl Far {
             ticket: ticket.clone(),
             most,
             time: Duration::from_millis(300),
-        };
-        measure(&load, halt)
+            begin: None,
+        }
     }
 
     /// Until so many connections were taken after those of before.
@@ -112,6 +117,28 @@ fn a_load_measures_what_arrives_and_keeps_to_the_rate_that_it_may_have() {
 }
 
 #[test]
+fn a_load_with_others_waits_for_them_and_is_none_once_they_have_begun() {
+    let ticket = Ticket::random().unwrap();
+    let far = Far::new(&ticket, vec![HERE]);
+    let most = Some(BitRate(80_000_000));
+    let at = |begin: Instant| {
+        let load = Load {
+            begin: Some(begin),
+            ..far.load(&ticket, most)
+        };
+        measure(&load, &AtomicBool::new(false))
+    };
+    let begin = Instant::now() + Duration::from_millis(200);
+    let together = at(begin).unwrap();
+    assert!(together.rate > BitRate(1_000_000), "{together:?}");
+    let least = LOAD_WARM_UP + Duration::from_millis(300) + LOAD_REST;
+    assert!(begin.elapsed() >= least, "{:?}", begin.elapsed());
+    let late = at(Instant::now().checked_sub(2 * LOAD_LATE).unwrap());
+    assert!(matches!(late, Err(NotMeasured::Late(_))), "{late:?}");
+    assert!(far.end().is_empty());
+}
+
+#[test]
 fn who_lacks_the_ticket_or_was_not_named_is_turned_away() {
     let ticket = Ticket::random().unwrap();
     let far = Far::new(&ticket, vec![HERE]);
@@ -142,6 +169,7 @@ fn a_load_that_is_halted_or_cut_measures_nothing() {
             ticket: near,
             most: None,
             time: Duration::from_secs(10),
+            begin: None,
         };
         measure(&load, &AtomicBool::new(false))
     });

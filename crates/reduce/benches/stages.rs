@@ -12,20 +12,12 @@ use std::hint::black_box;
 use content::programs;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use drover_reduce::kept::{destination, source};
-use drover_reduce::{Choice, Class, Codec, Decoder, Encoder, Level, Measures, PageId, Span};
+use drover_reduce::{Choice, Class, Codec, Decoder, Encoder, Level, PageId, Span};
 
 const PAGE: usize = 4096;
 /// Of a chunk as sessions have them.
 const CHUNK: usize = 30 * PAGE;
 const WINDOW_LOG: u32 = 22;
-const PAGES_ONLY: Measures = Measures {
-    same: true,
-    deltas: true,
-};
-const NOTHING: Measures = Measures {
-    same: false,
-    deltas: false,
-};
 
 fn level(level: i8) -> Codec {
     Codec::Zstd(Level::new(level).unwrap())
@@ -43,6 +35,12 @@ fn spans(chunk: &[u8], first: u64) -> Vec<Span> {
     (first..first + pages)
         .map(|n| Span::Page(PageId(n)))
         .collect()
+}
+
+/// Describes a chunk by what is in it alone.
+fn alone(encoder: &mut Encoder, chunk: &[u8], first: u64) {
+    encoder.look(chunk, &spans(chunk, first));
+    encoder.write(chunk, &mut ());
 }
 
 fn stages(criterion: &mut Criterion) {
@@ -72,35 +70,39 @@ fn stages(criterion: &mut Criterion) {
             chunks.iter().map(dense).sum::<usize>()
         });
     });
-    for (name, measures) in [
-        ("describe, nothing kept", NOTHING),
-        ("describe", PAGES_ONLY),
-    ] {
-        group.bench_function(name, |bench| {
-            bench.iter_batched_ref(
-                || {
-                    (
-                        Encoder::new(0, PAGE, WINDOW_LOG),
-                        source::Kept::new(PAGE, 1 << 16),
-                    )
-                },
-                |(encoder, kept)| {
-                    for (number, chunk) in (0..).zip(&chunks) {
-                        let spans = spans(chunk, number * 30);
-                        encoder.describe(number, chunk, &spans, kept, &mut (), measures);
-                    }
-                },
-                criterion::BatchSize::LargeInput,
-            );
-        });
-    }
+    group.bench_function("describe, nothing kept", |bench| {
+        let encode = |encoder: &mut Encoder| {
+            for (number, chunk) in (0..).zip(&chunks) {
+                alone(encoder, chunk, number * 30);
+            }
+        };
+        let new = || Encoder::new(0, PAGE, WINDOW_LOG);
+        bench.iter_batched_ref(new, encode, criterion::BatchSize::LargeInput);
+    });
+    group.bench_function("describe", |bench| {
+        bench.iter_batched_ref(
+            || {
+                (
+                    Encoder::new(0, PAGE, WINDOW_LOG),
+                    source::Kept::new(PAGE, 1 << 16),
+                )
+            },
+            |(encoder, kept)| {
+                for (number, chunk) in (0..).zip(&chunks) {
+                    let spans = spans(chunk, number * 30);
+                    encoder.describe(number, chunk, &spans, kept, &mut ());
+                }
+            },
+            criterion::BatchSize::LargeInput,
+        );
+    });
     group.bench_function("describe again", |bench| {
         let mut encoder = Encoder::new(0, PAGE, WINDOW_LOG);
         let mut kept = source::Kept::new(PAGE, 1 << 16);
         bench.iter(|| {
             for (number, chunk) in (0..).zip(&chunks) {
                 let spans = spans(chunk, number * 30);
-                encoder.describe(number, chunk, &spans, &mut kept, &mut (), PAGES_ONLY);
+                encoder.describe(number, chunk, &spans, &mut kept, &mut ());
             }
         });
     });
@@ -122,14 +124,13 @@ fn codecs(criterion: &mut Criterion) {
         ("zstd:3", level(3)),
     ] {
         let encode = |encoder: &mut Encoder| {
-            let mut kept = source::Kept::new(PAGE, 0);
-            let pack = |(number, chunk): (u64, &&[u8])| {
+            let pack = |chunk: &&[u8]| {
                 let mut packed = Vec::new();
-                encoder.describe(number, chunk, &spans(chunk, 0), &mut kept, &mut (), NOTHING);
+                alone(encoder, chunk, 0);
                 encoder.pack(chunk, choice(codec), &mut packed).unwrap();
                 packed
             };
-            (0..).zip(&chunks).map(pack).collect::<Vec<_>>()
+            chunks.iter().map(pack).collect::<Vec<_>>()
         };
         let new = || Encoder::new(0, PAGE, WINDOW_LOG);
         let packed = encode(&mut new());

@@ -341,6 +341,14 @@ impl Packer {
 }
 
 #[cfg(test)]
+impl Unpacker {
+    /// The same.
+    pub fn taken(&self) -> usize {
+        self.zstd.as_ref().map_or(0, DCtx::sizeof)
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::decide::CODECS;
@@ -364,7 +372,7 @@ mod tests {
             }
             let taken = packer.taken();
             assert!(taken <= window + PACKING_BYTES, "{window_log}: {taken}");
-            let taken = unpacker.zstd.map_or(0, |context| context.sizeof());
+            let taken = unpacker.taken();
             assert!(taken <= window + UNPACKING_BYTES, "{window_log}: {taken}");
         }
     }

@@ -367,3 +367,6 @@ fn take<'b>(section: &mut &'b [u8], count: usize) -> Result<&'b [u8], Wrong> {
     *section = rest;
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests;

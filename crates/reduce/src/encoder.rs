@@ -24,15 +24,6 @@ pub enum Span {
     Page(PageId),
 }
 
-/// What is looked for in pages beside that they are filled with one word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Measures {
-    /// Pages that the destination has, which takes that pages are kept.
-    pub same: bool,
-    /// What changed of one that it has.
-    pub deltas: bool,
-}
-
 /// What the sections go through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
@@ -102,11 +93,10 @@ impl Encoder {
         spans: &[Span],
         kept: &mut Kept,
         told: &mut impl Told,
-        measures: Measures,
     ) {
         self.look(raw, spans);
-        self.find(chunk, raw, kept, measures);
-        self.write(raw, told, measures);
+        self.find(chunk, raw, kept);
+        self.write(raw, told);
     }
 
     /// The first of three parts of [`Encoder::describe`], of which only the second needs what channels share: looks at the pages alone.
@@ -132,7 +122,7 @@ impl Encoder {
     }
 
     /// The second part: finds what the destination keeps of them, and has them kept.
-    pub fn find(&mut self, chunk: u64, raw: &[u8], kept: &mut Kept, measures: Measures) {
+    pub fn find(&mut self, chunk: u64, raw: &[u8], kept: &mut Kept) {
         self.changes.clear();
         let turn = kept.begin(self.channel, chunk);
         for (at, id, found) in &mut self.pages {
@@ -141,24 +131,13 @@ impl Encoder {
             };
             let begin = self.changes.len();
             let page = &raw[*at..*at + self.page_bytes];
-            *found = Page::Found(
-                if measures.same {
-                    kept.put(
-                        (turn, *id),
-                        (page, hash),
-                        measures.deltas,
-                        &mut self.changes,
-                    )
-                } else {
-                    Found::New { keep: None }
-                },
-                begin..self.changes.len(),
-            );
+            let kept = kept.put((turn, *id), (page, hash), &mut self.changes);
+            *found = Page::Found(kept, begin..self.changes.len());
         }
     }
 
-    /// The third part: writes what the destination is to do, and looks for stored pages.
-    pub fn write(&mut self, raw: &[u8], told: &mut impl Told, measures: Measures) {
+    /// The third part: writes what the destination is to do, and looks for stored pages. Without the second one nothing is kept.
+    pub fn write(&mut self, raw: &[u8], told: &mut impl Told) {
         self.ops.clear();
         self.ordinary.clear();
         self.dense.clear();
@@ -172,7 +151,7 @@ impl Encoder {
         for (at, id, found) in &pages {
             self.plain(&raw[done..*at]);
             done = at + self.page_bytes;
-            self.page(*id, &raw[*at..done], found, told, measures);
+            self.page(*id, &raw[*at..done], found, told);
         }
         self.pages = pages;
         self.plain(&raw[done..]);
@@ -191,14 +170,7 @@ impl Encoder {
         });
     }
 
-    fn page(
-        &mut self,
-        id: PageId,
-        page: &[u8],
-        found: &Page,
-        told: &mut impl Told,
-        measures: Measures,
-    ) {
+    fn page(&mut self, id: PageId, page: &[u8], found: &Page, told: &mut impl Told) {
         let (found, change) = match found {
             Page::Filled(word) => {
                 self.counts.filled += 1;
@@ -225,7 +197,7 @@ impl Encoder {
                 if let Some(id) = told.find(page) {
                     self.counts.stored += 1;
                     self.ops.put(Op::Stored { pages, id, keep });
-                } else if !(measures.deltas && self.stored_changed(id, page, keep, told)) {
+                } else if !self.stored_changed(id, page, keep, told) {
                     let class = self.literal(page);
                     self.ops.put(Op::Literal { class, pages, keep });
                 }

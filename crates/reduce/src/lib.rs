@@ -45,7 +45,7 @@ pub use codec::{Codec, Level, NoLevel, ZstdFailed};
 pub use codecs::{OfCodec, OfCodecs, PackingTook};
 pub use counts::{Counts, Section};
 pub use decoder::{Checked, Decoder, Expanded, Fetched, Unpacked};
-pub use encoder::{Choice, Encoder, Measures, Span};
+pub use encoder::{Choice, Encoder, Span};
 pub use sample::Sampler;
 pub use stored::{Stored, StoredId, Told};
 pub use wrong::Wrong;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
 use drover_lanes::Patience;
+use drover_reduce::Wrong;
 use drover_session::{ChannelId, Input, Piece};
 use rustix::net::sockopt::set_socket_send_buffer_size_force;
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -18,7 +19,7 @@ use crate::errands::Errands;
 use crate::limits::{ACCEPT_PAUSE, DRAIN_BYTES, DRAIN_SILENCE, HELP_JOBS, QEMU_SOCKET_BYTES};
 use crate::local::{Listening, Local};
 use crate::reduction::{Expander, Glance, Reducer, Shared as Reduction, Taken};
-use crate::report::Event;
+use crate::report::{BrokenBy, Event};
 use crate::shared::{ChannelPort, Reading, Shared, spawn};
 use crate::turns::{Bringer, Turns};
 
@@ -155,24 +156,30 @@ fn connect(path: &Path, never_waits: bool) -> io::Result<UnixStream> {
 /// Reports a channel as broken from a thread of its own: the caller holds the session's lock.
 fn break_later(shared: &Arc<Shared>, channel: ChannelId, reason: String) {
     let shared = shared.clone();
-    let result = spawn("break", move || lost(&shared, channel, reason));
+    let result = spawn("break", move || {
+        lost(&shared, channel, BrokenBy::Socket, reason);
+    });
     if let Err(error) = result {
         tracing::error!(%error, channel, "cannot start a thread");
     }
 }
 
-fn broke(shared: &Arc<Shared>, channel: ChannelId, reason: String) {
+fn broke(shared: &Arc<Shared>, channel: ChannelId, by: BrokenBy, reason: String) {
     if !shared.was_shut_down(channel) {
-        shared.tell(Event::ChannelBroke { channel, reason });
+        shared.tell(Event::ChannelBroke {
+            channel,
+            by,
+            reason,
+        });
     }
     shared.step_or_end(Input::LocalBroke { channel });
 }
 
 /// The same, and bytes are lost that the source's QEMU sent. The other one takes the end of a channel of multifd for an orderly one,
 /// and waits for its bytes for ever, its guest stopped: so the main channel breaks as well, by which both fail the migration.
-fn lost(shared: &Arc<Shared>, channel: ChannelId, reason: String) {
+fn lost(shared: &Arc<Shared>, channel: ChannelId, by: BrokenBy, reason: String) {
     let main = shared.local.main();
-    broke(shared, channel, reason);
+    broke(shared, channel, by, reason);
     // Without the other end of whoever drives it QEMU's migration comes to nothing, too.
     if channel != main && !shared.is_telling(channel) && shared.shut_down(main) {
         shared.step_or_end(Input::LocalBroke { channel: main });
@@ -233,10 +240,10 @@ fn read(
             Err(error) => {
                 let reason = format!("reading from QEMU failed: {error}");
                 if shared.is_source() {
-                    lost(shared, channel, reason);
+                    lost(shared, channel, BrokenBy::Socket, reason);
                 } else {
                     // But for the main channel there is nothing to be read.
-                    broke(shared, channel, reason);
+                    broke(shared, channel, BrokenBy::Socket, reason);
                 }
                 Input::ReadEnded { channel, buffer }
             }
@@ -347,11 +354,12 @@ impl Tool {
             return false;
         }
         self.stream = None;
+        let by = by(&error);
         let reason = format!("writing to QEMU failed: {error}");
         if has_bytes && !shared.is_source() {
-            lost(shared, self.channel, reason);
+            lost(shared, self.channel, by, reason);
         } else {
-            broke(shared, self.channel, reason);
+            broke(shared, self.channel, by, reason);
         }
         // Once it was told why: QEMU may end by it.
         let _ = open.shutdown(closing(shared, self.channel));
@@ -442,14 +450,26 @@ impl Tool {
         let not_agreed = || io::Error::other("the peer reduces, which was not agreed on");
         let agreed = shared.reduction.as_ref().zip(self.expander.as_mut());
         let (reduction, expander) = agreed.ok_or_else(not_agreed)?;
-        let unusable = |wrong| io::Error::other(format!("a chunk cannot be used: {wrong}"));
         let bytes = chunk.all_in_memory().unwrap_or_default();
-        expander.expand(reduction, bytes).map_err(unusable)?;
+        let expanded = expander.expand(reduction, bytes);
+        expanded.map_err(|wrong| io::Error::other(Unusable(wrong)))?;
         let memory = chunk.memory_to_fill();
         expander.give(memory);
         let count = memory.len();
         chunk.filled(count);
         Ok(count as u32)
+    }
+}
+
+/// A chunk that gives QEMU nothing.
+#[derive(Debug, thiserror::Error)]
+#[error("a chunk cannot be used: {0}")]
+struct Unusable(Wrong);
+
+fn by(error: &io::Error) -> BrokenBy {
+    match error.get_ref() {
+        Some(inner) if inner.is::<Unusable>() => BrokenBy::Chunk,
+        _ => BrokenBy::Socket,
     }
 }
 

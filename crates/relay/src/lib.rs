@@ -66,7 +66,7 @@ pub use reduction::{
 };
 pub use relay::Relay;
 pub use report::{
-    DataPath, Event, LaneEnd, LaneEnds, LaneReport, NotStarted, Reduced, Report, Settings,
+    BrokenBy, DataPath, Event, LaneEnd, LaneEnds, LaneReport, NotStarted, Reduced, Report, Settings,
 };
 pub use security::{Security, new_token};
 pub use sizing::{Sizes, sizes};

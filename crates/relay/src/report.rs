@@ -43,6 +43,9 @@ pub struct Settings {
 pub struct Reduced {
     /// In numbers.
     pub counts: Counts,
+    /// Memory that pages take now which both ends keep, in bytes at each.
+    #[serde(default)]
+    pub kept: u64,
     /// Pages that QEMU itself found to be zero: nothing of them is sent.
     #[serde(default)]
     pub zero: u64,
@@ -154,13 +157,27 @@ pub enum Event {
         /// How long there was none.
         lasted: Duration,
     },
-    /// A local socket broke or could not be opened.
+    /// A local socket broke or could not be opened, or what arrived for it cannot be used.
     ChannelBroke {
         /// The channel.
         channel: ChannelId,
+        /// By what.
+        #[serde(default)]
+        by: BrokenBy,
         /// Why.
         reason: String,
     },
+}
+
+/// By what a channel broke.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BrokenBy {
+    /// A chunk that does not stand for what the source had, or cannot be read: pages that are stored here may be why. Also where a
+    /// relay of an earlier version does not say.
+    #[default]
+    Chunk,
+    /// Anything else: its socket, QEMU behind it, this process.
+    Socket,
 }
 
 /// A relay that could not be set up.

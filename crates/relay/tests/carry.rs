@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use drover_relay::{End, Event, LaneHealth, Order, open_lane};
+use drover_relay::{BrokenBy, End, Event, LaneHealth, Order, open_lane};
 use drover_types::{Path, PathId};
 use drover_wire::ByeCode;
 use pair::{BOTH, PATIENCE, Pair, Protected, SETTINGS, content, ended, exchange};
@@ -179,7 +179,10 @@ fn a_qemu_that_does_not_listen_at_the_destination_closes_the_sources_socket() {
     near.set_read_timeout(Some(PATIENCE)).unwrap();
     assert_eq!(near.read(&mut [0; 1]).unwrap(), 0);
     let broke = pair.destination_events.recv_timeout(PATIENCE).unwrap();
-    assert!(matches!(&broke, Event::ChannelBroke { reason, .. } if reason.contains("far")));
+    let Event::ChannelBroke { by, reason, .. } = broke else {
+        panic!("{broke:?}");
+    };
+    assert!(by == BrokenBy::Socket && reason.contains("far"), "{reason}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use drover_relay::{Codec, Decided, Policy, Reduced, Times, Way};
 use drover_types::ByteRate;
@@ -29,8 +29,16 @@ const SLOW: ByteRate = ByteRate(3_000_000);
 /// One that a codec is quick enough for, but not with a twenty-fifth of a processor.
 const LINE: ByteRate = ByteRate(6_000_000);
 
-/// In how many looks there is another way: 500 ms, as they are 50 ms apart; and one that was half over.
+/// In how many looks there is another way, and one that was half over. They are 50 ms apart at the least; over a slow line they are as far
+/// apart as chunks, so that what is printed is no 500 ms there.
 const LOOKS: u64 = 11;
+
+/// After how many looks there was another way, and after which time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct After {
+    looks: u64,
+    lasted: Duration,
+}
 
 /// Two relays over which a guest is moved that always has more to send.
 struct Moving {
@@ -73,16 +81,19 @@ impl Moving {
         until(|| self.decided().looks >= before + count);
     }
 
-    /// Waits until another way is in use; after how many looks.
-    fn looks_until(&self, accept: impl Fn(Way) -> bool) -> u64 {
-        let before = self.decided().looks;
+    /// Waits until another way is in use.
+    fn looks_until(&self, accept: impl Fn(Way) -> bool) -> After {
+        let (before, begun) = (self.decided().looks, Instant::now());
         let mut after = before;
         until(|| {
             let decided = self.decided();
             after = decided.looks;
             accept(decided.way)
         });
-        after - before
+        After {
+            looks: after - before,
+            lasted: begun.elapsed(),
+        }
     }
 }
 
@@ -137,16 +148,16 @@ fn another_line_has_another_way_within_ten_looks() {
         faster.push(moving.looks_until(|way| !packs(way)));
         moving.looks_on(10);
     }
-    println!("a slower line after {slower:?} looks, a faster one after {faster:?}");
+    println!("a slower line after {slower:?}, a faster one after {faster:?}");
     for looks in [slower, faster] {
         assert!(middle(looks) <= LOOKS, "{:#?}", moving.reduced());
     }
 }
 
 /// The middle one: what others want of the processors meanwhile may spoil one of them.
-fn middle(mut looks: Vec<u64>) -> u64 {
-    looks.sort_unstable();
-    looks[looks.len() / 2]
+fn middle(mut all: Vec<After>) -> u64 {
+    all.sort_unstable();
+    all[all.len() / 2].looks
 }
 
 /// A control group of this test's own, with a quota of processors' time, until it is dropped.
@@ -260,7 +271,7 @@ fn under_quota(file: &Path) {
         more.push(moving.looks_until(packs));
     }
     println!(
-        "less of processors after {less:?} looks, more after {more:?}; waited {waited:?}, worked {worked:?}"
+        "less of processors after {less:?}, more after {more:?}; waited {waited:?}, worked {worked:?}"
     );
     for looks in [less, more] {
         assert!(middle(looks) <= LOOKS, "{:#?}", moving.reduced());

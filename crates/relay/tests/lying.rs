@@ -11,8 +11,8 @@ use std::os::unix::net::UnixStream;
 
 use drover_lanes::Lane;
 use drover_reduce::kept::source::Kept;
-use drover_reduce::{Choice, Codec, Encoder, Level, Measures, PageId, Span};
-use drover_relay::{Event, open_lane};
+use drover_reduce::{Choice, Codec, Encoder, Level, PageId, Span};
+use drover_relay::{BrokenBy, Event, open_lane};
 use drover_wire::{ChunkFlags, Frame, HEADER_BYTES};
 use pair::{PATIENCE, Pair, Protected, content, loopback_path, pair_of};
 use streams::{PAGE, settings};
@@ -63,8 +63,13 @@ impl Liar {
         assert!(arrived == got, "QEMU read {} bytes", arrived.len());
         let reason = loop {
             let event = self.pair.destination_events.recv_timeout(PATIENCE).unwrap();
-            if let Event::ChannelBroke { channel, reason } = event {
-                assert_eq!(channel, CHANNEL);
+            if let Event::ChannelBroke {
+                channel,
+                by,
+                reason,
+            } = event
+            {
+                assert_eq!((channel, by), (CHANNEL, BrokenBy::Chunk));
                 break reason;
             }
         };
@@ -132,13 +137,9 @@ impl Honest {
 
     fn pack(&mut self, raw: &[u8], spans: &[Span]) -> Vec<u8> {
         self.chunks += 1;
-        let measures = Measures {
-            same: true,
-            deltas: true,
-        };
         let kept = &mut self.kept;
         self.encoder
-            .describe(self.chunks, raw, spans, kept, &mut (), measures);
+            .describe(self.chunks, raw, spans, kept, &mut ());
         let choice = Choice {
             ordinary: self.codec,
             dense: self.codec,

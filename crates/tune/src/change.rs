@@ -99,10 +99,14 @@ pub fn fec_words(configured: &BTreeSet<String>) -> String {
     words.join(" ")
 }
 
+/// `on` or `off`, as ethtool says it.
+pub(crate) const fn switch(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}
+
 /// Whether ends agree on pause frames, where that is told, and whether these are obeyed and sent, as `ethtool -A NIC` takes it.
 #[must_use]
 pub fn pause_words(pause: &Pause) -> String {
-    let switch = |on: bool| if on { "on" } else { "off" };
     let both = format!("rx {} tx {}", switch(pause.receive), switch(pause.send));
     match pause.agreed {
         Some(on) => format!("autoneg {} {both}", switch(on)),

@@ -30,15 +30,21 @@ pub fn of_rate(now: BitRate, could: BitRate) -> Option<String> {
     ))
 }
 
-/// What it costs that a connection has no more than that on its way.
-pub fn of_window(in_flight: Bytes) -> String {
+/// What it costs that a connection has no more than that on its way; none where it fills the line in any case.
+pub fn of_window(in_flight: Bytes, line: Option<BitRate>) -> Option<String> {
+    let line = line.unwrap_or(BitRate(u64::MAX));
     let [near, far] = ROUND_TRIPS.map(|micros| {
         let bits = u128::from(in_flight.0) * 8 * 1_000_000 / u128::from(micros);
         BitRate(u64::try_from(bits).unwrap_or(u64::MAX))
     });
-    format!(
-        "a connection carries {near} at most where a round trip takes 0.2 ms, and {far} where it takes 1 ms"
-    )
+    let carries = if near < line {
+        format!("{near} at most where a round trip takes 0.2 ms, and {far} where it takes 1 ms")
+    } else if far < line {
+        format!("{far} at most where a round trip takes 1 ms")
+    } else {
+        return None;
+    };
+    Some(format!("a connection carries {carries}"))
 }
 
 /// What it costs that packets have so many bytes and could have others; none where they carry nothing.
@@ -122,7 +128,7 @@ mod tests {
     #[test]
     fn what_hangs_on_a_round_trip_is_told_for_a_short_and_a_long_one() {
         // 64 KiB: 2.6 Gbit/s and 524 Mbit/s.
-        let told = of_window(Bytes(65_536));
+        let told = of_window(Bytes(65_536), None).unwrap();
         assert_eq!(
             told,
             "a connection carries 2.6 Gbit/s at most where a round trip takes 0.2 ms, and 524.3 Mbit/s where it takes 1 ms"
@@ -134,6 +140,16 @@ mod tests {
             "{told}"
         );
         assert_eq!(of_loss(1500, 0, 10, None), None);
+    }
+
+    #[test]
+    fn a_window_costs_nothing_where_the_line_carries_no_more_with_a_larger_one() {
+        let told = |gbit: u64| of_window(Bytes(65_536), Some(BitRate(gbit * 1_000_000_000)));
+        assert_eq!(told(10), of_window(Bytes(65_536), None));
+        let far = "a connection carries 524.3 Mbit/s at most where a round trip takes 1 ms";
+        assert_eq!(told(1).as_deref(), Some(far));
+        let slow = BitRate(100_000_000);
+        assert_eq!(of_window(Bytes(65_536), Some(slow)), None);
     }
 
     #[test]

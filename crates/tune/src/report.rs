@@ -126,7 +126,8 @@ impl Report {
     }
 }
 
-/// Asks all rules about these hosts: each alone, each of its interfaces and guests, and every two together, and each path that was asked.
+/// Asks all rules about these hosts: each alone, each of its interfaces and guests, and every two together, and each path that was asked
+/// and all of these.
 #[must_use]
 pub fn examine(hosts: &[Host], paths: &[Path]) -> Report {
     let mut report = Report::default();
@@ -166,6 +167,11 @@ pub fn examine(hosts: &[Host], paths: &[Path]) -> Report {
             Asks::Path(ask) => {
                 for path in paths {
                     report.take(rule, Subject::path(path), ask(path));
+                }
+            }
+            Asks::Paths(ask) => {
+                for (subject, verdict) in ask(paths) {
+                    report.take(rule, subject, verdict);
                 }
             }
             Asks::Guest(ask) => report.of_guests(rule, hosts, |placed| vec![(None, ask(placed))]),

@@ -22,11 +22,34 @@ pub fn settable(step: &Step) -> bool {
                 "sys",
                 "net",
                 "ipv4",
-                "tcp_rmem" | "tcp_wmem" | "tcp_timestamps" | "tcp_window_scaling",
+                "tcp_congestion_control"
+                | "tcp_rmem"
+                | "tcp_wmem"
+                | "tcp_timestamps"
+                | "tcp_window_scaling",
+            ]
+            | [
+                "proc",
+                "sys",
+                "net",
+                "core",
+                "netdev_budget" | "netdev_budget_usecs" | "netdev_max_backlog",
             ] => true,
             ["proc", "irq", irq, "smp_affinity_list"] => is_number(irq),
             ["sys", "class", "net", nic, "queues", queue, "rps_cpus"] => {
                 is_nic(nic) && queue.strip_prefix("rx-").is_some_and(is_number)
+            }
+            [
+                "sys",
+                "devices",
+                "system",
+                "cpu",
+                "cpufreq",
+                policy,
+                "scaling_governor" | "energy_performance_preference",
+            ] => policy.strip_prefix("policy").is_some_and(is_number),
+            ["sys", "class", "net", nic, "queues", queue, "xps_cpus"] => {
+                is_nic(nic) && queue.strip_prefix("tx-").is_some_and(is_number)
             }
             _ => false,
         },
@@ -103,9 +126,14 @@ mod tests {
     fn a_setting_has_one_name_and_others_cannot_be_set() {
         for path in [
             "proc/sys/net/ipv4/tcp_rmem",
+            "proc/sys/net/ipv4/tcp_congestion_control",
+            "proc/sys/net/core/netdev_budget",
             "proc/irq/0/smp_affinity_list",
             "proc/irq/120/smp_affinity_list",
             "sys/class/net/ens1f0.7/queues/rx-12/rps_cpus",
+            "sys/class/net/ens1f0/queues/tx-0/xps_cpus",
+            "sys/devices/system/cpu/cpufreq/policy12/scaling_governor",
+            "sys/devices/system/cpu/cpufreq/policy0/energy_performance_preference",
         ] {
             assert!(file(path), "{path}");
         }
@@ -116,12 +144,17 @@ mod tests {
             "proc/sys/net/ipv4/./tcp_rmem",
             "proc/sys/net/ipv4/tcp_rmem/",
             "proc/sys/kernel/core_pattern",
+            "proc/sys/net/core/rmem_max",
             "proc/irq/007/smp_affinity_list",
             "proc/irq//smp_affinity_list",
             "proc/irq/+1/smp_affinity_list",
             "proc/irq/1/smp_affinity",
             "sys/class/net/../queues/rx-0/rps_cpus",
             "sys/class/net/a/queues/tx-0/rps_cpus",
+            "sys/class/net/a/queues/rx-0/xps_cpus",
+            "sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq",
+            "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
+            "sys/devices/system/cpu/cpufreq/../cpufreq/scaling_governor",
             "sys/devices/pci0000:00/net/a/queues/rx-0/rps_cpus",
         ] {
             assert!(!file(path), "{path}");

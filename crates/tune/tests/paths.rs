@@ -5,7 +5,9 @@
 use std::collections::BTreeSet;
 
 use Fact::Known;
-use drover_tune::facts::{Answers, Carried, Crossing, Fact, HeldUpBy, Path, PathEnd};
+use drover_tune::facts::{
+    Answers, Carried, Counted, Crossing, Fact, HeldUpBy, Path, PathEnd, Traffic,
+};
 use drover_tune::{
     Difference, Finding, Known as At, RULES, Report, Severity, differences, examine,
 };
@@ -24,6 +26,26 @@ const WHOLE: Crossing = Crossing {
     vanish: false,
 };
 
+/// Headers are counted, too.
+const COUNTED: Counted = Counted {
+    asked: 500_000,
+    answered: 600_000,
+    near: Traffic {
+        received: 610_000,
+        sent: 510_000,
+    },
+    far: Traffic {
+        received: 510_000,
+        sent: 610_000,
+    },
+};
+
+fn counted(otherwise: fn(&mut Counted)) -> Fact<Counted> {
+    let mut counted = COUNTED;
+    otherwise(&mut counted);
+    Known(counted)
+}
+
 fn healthy() -> Path {
     Path {
         near: end("a", "10.0.1.1"),
@@ -35,7 +57,9 @@ fn healthy() -> Path {
         there: Known(WHOLE),
         back: Known(WHOLE),
         round_trip: Known(200),
+        counted: Known(COUNTED),
         carried: carried(9_400),
+        together: None,
     }
 }
 
@@ -81,6 +105,16 @@ const CASES: &[(&str, Severity, Spoil)] = &[
     ("path-arrival", Severity::Critical, |path| {
         path.arrivals = Known(["ens1f1".to_owned()].into());
     }),
+    ("path-counted", Severity::Critical, |path| {
+        // The switch has the address at another interface of that host.
+        path.counted = counted(|counted| counted.far.received = 4_000);
+    }),
+    ("path-counted", Severity::Warning, |path| {
+        path.counted = counted(|counted| counted.far.sent = 599_999);
+    }),
+    ("path-counted", Severity::Warning, |path| {
+        path.counted = counted(|counted| counted.near.sent = 0);
+    }),
     ("path-route", Severity::Warning, |path| {
         path.route = Known("ens1f1".into());
     }),
@@ -117,7 +151,7 @@ fn a_path_with_nothing_wrong_has_no_findings() {
     let mut path = healthy();
     path.answers = answers(99);
     let report = examine(&[], &[path]);
-    assert_eq!((names(&report), report.right.len()), (Vec::new(), 6));
+    assert_eq!((names(&report), report.right.len()), (Vec::new(), 7));
 }
 
 #[test]
@@ -186,7 +220,12 @@ fn each_rule_about_paths_has_a_case() {
     let cases: BTreeSet<&str> = CASES.iter().map(|(rule, ..)| *rule).collect();
     let rules = RULES.iter().map(|rule| rule.name);
     let of_paths: BTreeSet<&str> = rules.filter(|name| name.starts_with("path-")).collect();
-    assert_eq!(cases, of_paths);
+    // Those about several at once are in `together.rs`.
+    let several = ["path-incast", "path-together"];
+    assert_eq!(
+        cases.into_iter().chain(several).collect::<BTreeSet<_>>(),
+        of_paths
+    );
 }
 
 #[test]
@@ -218,6 +257,11 @@ fn what_loss_costs_is_told_by_the_round_trip_and_not_at_all_without_one() {
     // 8948 bytes x 8 x 1.22 / (200 us x the root of 0.04).
     let told = "one connection carries some 2183 Mbit/s at most, by its round trip of 200 µs";
     assert_eq!(cost(path.clone()).as_deref(), Some(told));
+    let mut slow = path.clone();
+    if let Some(Known(carried)) = &mut slow.carried {
+        carried.line = Some(1_000_000_000);
+    }
+    assert_eq!(cost(slow), None, "the line carries no more without it");
     path.round_trip = Fact::unknown("it was not measured");
     assert_eq!(cost(path), None);
 }
@@ -247,8 +291,34 @@ fn what_could_not_be_asked_is_skipped_because() {
         .iter()
         .map(|skipped| (skipped.rule.as_str(), skipped.because.as_str()))
         .collect();
-    let rules = ["path-reach", "path-arrival", "path-mtu", "path-loss"];
+    let rules = [
+        "path-reach",
+        "path-arrival",
+        "path-counted",
+        "path-mtu",
+        "path-loss",
+    ];
     assert_eq!(skipped, rules.map(|rule| (rule, unknown)));
+}
+
+#[test]
+fn bytes_that_are_missing_are_told_with_who_counted_them_unless_answers_arrive_elsewhere_anyway() {
+    let mut path = healthy();
+    path.counted = counted(|counted| counted.far.received = 4_000);
+    let read = |path: &Path| {
+        let findings = examine(&[], std::slice::from_ref(path)).findings;
+        findings.into_iter().map(|finding| finding.found.read)
+    };
+    let told = "500000 bytes crossed, and ens1f0 of b received 4000 meanwhile";
+    assert_eq!(read(&path).collect::<Vec<_>>(), [told]);
+    path.arrivals = Known(["ens1f1".to_owned()].into());
+    let told = "answers arrive by ens1f1";
+    assert_eq!(read(&path).collect::<Vec<_>>(), [told]);
+    // An agent of before does not tell.
+    let mut path = healthy();
+    path.counted = Fact::default();
+    let report = examine(&[], &[path]);
+    assert_eq!((names(&report), report.skipped.len()), (Vec::new(), 1));
 }
 
 /// The finding about what a path carries, were it otherwise in this.

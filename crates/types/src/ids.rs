@@ -1,5 +1,5 @@
-//! Names of hosts and guests, and the ids of migrations, of runs, of orders to park a guest, of orders to answer, and of changes
-//! to a host.
+//! Names of hosts and guests, and the ids of migrations, of runs, of orders to park a guest, of orders to answer, of loads, and of
+//! changes to a host.
 
 use std::fmt;
 use std::str::FromStr;
@@ -129,6 +129,11 @@ pub struct ParkId(pub Uuid);
 #[serde(transparent)]
 pub struct AnswererId(pub Uuid);
 
+/// One time that paths of a cluster are loaded, by the order of one agent: each host takes part in one at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LoadId(pub Uuid);
+
 /// One plan of changes to a host that is carried out there, and what is left of it afterwards. Ids of version 7 are in the order in
 /// which they came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -156,6 +161,7 @@ text_of_id!(MigrationId);
 text_of_id!(RunId);
 text_of_id!(ParkId);
 text_of_id!(AnswererId);
+text_of_id!(LoadId);
 text_of_id!(ChangeId);
 
 #[cfg(test)]

@@ -18,7 +18,8 @@ pub use convergence::{
 };
 pub use cpus::{CpuSet, InvalidCpus, NicPlacement, Placement};
 pub use ids::{
-    AnswererId, ChangeId, HostName, InvalidName, MigrationId, OperatorName, ParkId, RunId, VmName,
+    AnswererId, ChangeId, HostName, InvalidName, LoadId, MigrationId, OperatorName, ParkId, RunId,
+    VmName,
 };
 pub use latency::{CpuLatency, IdleTime};
 pub use net::{Interface, InvalidNetwork, IpNetwork, Path, PathEnd, PathId, network_of};

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use drover_host::{Answered, Seen, Told};
+use drover_host::{Answered, BOOT_ID, Seen, Told};
 use drover_types::IpNetwork;
 
 use crate::failure::Failure;
@@ -102,7 +102,8 @@ pub fn make(key: &Key, seen: &mut Seen, told: &mut Told) {
         ));
     }
     told.nics.retain(|nic| !tells_hardware(&nic.interface.name));
-    seen.files.retain(|path, _| !tells_hardware(path));
+    seen.files
+        .retain(|path, _| !tells_hardware(path) && path != BOOT_ID);
     seen.folders.retain(|path, _| !tells_hardware(path));
     for names in seen.folders.values_mut() {
         names.retain(|name| !tells_hardware(name));

@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use drover_api::Client;
+use drover_api::{Client, ClusterPathsRequest};
 use drover_host::{Told, Tree, facts};
-use drover_tune::facts::{Fact, Host};
+use drover_tune::facts::{Fact, Host, Interrupt};
 use drover_tune::{Document, Finding, RULES, Rule, Severity, examine};
 use drover_types::{HostName, with_sources};
 use jiff::Timestamp;
@@ -42,6 +42,7 @@ Examples:
   drover doctor --all --paths                 and the paths between them, asked by packets on the real ways
   drover doctor --all --paths=a,b             the paths between these; of one host those to and from all others
   drover doctor --all --paths=a,b --load      and what they carry, by loading them for a second each
+  drover doctor --all --paths --load --load-together   and whether several hosts at once share a line that carries less
   drover doctor --all --paths --since 7d      and what has changed in a week, as far as the agent was asked by then
   drover doctor --explain nic-queues          what a rule wants, and all that it found
   drover doctor capture /tmp/a --anonymous    what was read here, to be looked at elsewhere
@@ -103,6 +104,10 @@ pub struct DoctorArgs {
     /// Of a link's rate what --load may take, in percent, whether or not guests run there
     #[arg(long, value_name = "PERCENT", requires = "load", value_parser = clap::value_parser!(u8).range(1..=100))]
     load_share: Option<u8>,
+    /// Measure after that what paths carry while all hosts load one, each in turn, and while every host loads another: 2 minutes at most, and
+    /// of a link no more than --load may take, by all who load it together
+    #[arg(long, requires = "load")]
+    load_together: bool,
     /// Say what has changed since the agent was asked for all paths: so long ago (12h, 7d, 1w), or at a date or time
     #[arg(long, value_name = "WHEN", requires = "all", conflicts_with = "explain", value_parser = since::when)]
     since: Option<Timestamp>,
@@ -198,8 +203,12 @@ async fn check(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure> {
     };
     let asked = match args.paths {
         Some(hosts) => {
-            let load = paths::load(args.load, args.load_share);
-            Some(paths::ask(agent, hosts, load, &mut left_out).await?)
+            let request = ClusterPathsRequest {
+                hosts,
+                load: paths::load(args.load, args.load_share),
+                load_together: args.load_together,
+            };
+            Some(paths::ask(agent, &request, &mut left_out).await?)
         }
         None => None,
     };
@@ -262,6 +271,7 @@ async fn check(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure> {
         parts.push(("paths", encoded(&asked.paths)?));
         parts.push(("paths_left_out", encoded(&asked.left_out)?));
         parts.push(("paths_not_kept", encoded(&asked.not_kept)?));
+        parts.push(("loaded_together", encoded(&asked.loaded_together)?));
     }
     if let Some(since) = &since {
         parts.push(("since", encoded(since)?));
@@ -287,7 +297,7 @@ fn costs<'a>(mut findings: impl Iterator<Item = &'a Finding>) -> bool {
 async fn hosts(agent: &Agent, captured: &[PathBuf]) -> Result<Vec<Host>, Failure> {
     if captured.is_empty() {
         let (tree, told) = this().await?;
-        return Ok(vec![with_guests(agent, facts(&tree, &told)).await]);
+        return Ok(vec![with_agents(agent, facts(&tree, &told)).await]);
     }
     captured
         .iter()
@@ -295,10 +305,14 @@ async fn hosts(agent: &Agent, captured: &[PathBuf]) -> Result<Vec<Host>, Failure
         .collect()
 }
 
-/// This host with what its agent knows of its guests, where there is one. All else is read here: it does not take an agent.
-async fn with_guests(agent: &Agent, host: Host) -> Host {
+/// This host with what its agent knows of its guests, and of what changes could not change, where there is one. All else is read here: it
+/// does not take an agent.
+async fn with_agents(agent: &Agent, mut host: Host) -> Host {
     let (guests, offers) = match Client::unix(&agent.socket).facts().await {
-        Ok(told) => (told.facts.guests, told.facts.offers),
+        Ok(told) => {
+            host.mark_fixed(|own| is_fixed(&told.facts, own));
+            (told.facts.guests, told.facts.offers)
+        }
         Err(error) => {
             let why = format!("no agent was asked: {}", with_sources(&error));
             (Fact::unknown(why.clone()), Fact::unknown(why))
@@ -309,6 +323,13 @@ async fn with_guests(agent: &Agent, host: Host) -> Host {
         offers,
         ..host
     }
+}
+
+/// Whether nobody may move an interrupt, by what the agent knows of it.
+fn is_fixed(told: &Host, own: &Interrupt) -> bool {
+    let known = told.nics.iter().filter_map(|nic| nic.interrupts.known());
+    let mut known = known.flatten();
+    known.any(|other| other.fixed && (other.number, &other.cpus) == (own.number, &own.cpus))
 }
 
 /// The files of this host, and what its kernel tells.

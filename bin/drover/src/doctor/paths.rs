@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use drover_api::{ClusterPathsRequest, ClusterPathsView, LoadRequest, MemberLeftOut, PathLeftOut};
-use drover_tune::facts::{Fact, Path};
+use drover_api::{
+    ClusterPathsRequest, ClusterPathsView, LoadRequest, LoadedTogether, MemberLeftOut, PathLeftOut,
+};
+use drover_tune::facts::{Fact, Joint, Path};
 use drover_tune::{Report, Skipped, Subject};
-use drover_types::HostName;
 
 use super::missing::Missing;
 use super::show::clean;
@@ -24,6 +25,8 @@ pub struct Asked {
     pub paths: Vec<Path>,
     /// Interfaces without one, and pairs of hosts of which nothing could be asked.
     pub left_out: Vec<PathLeftOut>,
+    /// What loading several at once took, where that was asked for.
+    pub loaded_together: Option<LoadedTogether>,
     /// Why the agent does not keep them, where all were asked.
     pub not_kept: Option<String>,
 }
@@ -47,19 +50,18 @@ pub fn load(time: Option<Duration>, share: Option<u8>) -> Option<LoadRequest> {
     Some(LoadRequest { time_ms, share })
 }
 
-/// Has the paths of these hosts asked; members that are silent are added.
+/// Has paths asked; members that are silent are added.
 pub async fn ask(
     agent: &Agent,
-    hosts: Vec<HostName>,
-    load: Option<LoadRequest>,
+    request: &ClusterPathsRequest,
     silent: &mut Vec<MemberLeftOut>,
 ) -> Result<Asked, Failure> {
-    let request = ClusterPathsRequest { hosts, load };
-    let asked = client(agent)?.cluster_paths(&request).await;
+    let asked = client(agent)?.cluster_paths(request).await;
     let ClusterPathsView {
         paths,
         paths_left_out: left_out,
         left_out: members,
+        loaded_together,
         not_kept,
     } = asked.map_err(Failure::of_reading)?;
     let known = |member: &MemberLeftOut| silent.iter().any(|known| known.host == member.host);
@@ -68,6 +70,7 @@ pub async fn ask(
     Ok(Asked {
         paths,
         left_out,
+        loaded_together,
         not_kept,
     })
 }
@@ -98,10 +101,11 @@ impl Asked {
         })
     }
 
-    /// One line about all of them, and one where they are not kept.
+    /// One line about all of them, one for each that was loaded, and one where they are not kept.
     pub fn summary(&self) -> String {
         let mut said = self.counted();
         said.extend(self.paths.iter().filter_map(carried));
+        said.extend(self.loaded_together.as_ref().map(budget));
         if let Some(why) = &self.not_kept {
             let _ = writeln!(said, "the agent does not keep them: {}", clean(why));
         }
@@ -144,5 +148,77 @@ fn carried(path: &Path) -> Option<String> {
         }
     };
     let ends = format!("{} {} to {} {}", near.host, near.nic, far.host, far.nic);
-    Some(format!("  {}: {told}\n", clean(&ends)))
+    Some(format!("  {}: {told}{}\n", clean(&ends), together(path)))
+}
+
+/// What it carried with others; why not is told with what was skipped.
+fn together(path: &Path) -> String {
+    let Some(together) = &path.together else {
+        return String::new();
+    };
+    if together.beside {
+        return "; with others its line was loaded by another path of these hosts".to_owned();
+    }
+    let told = |joint: &Fact<Joint>| match joint.known() {
+        Some(joint) => format!("{} Mbit/s", joint.carried.rate / 1_000_000),
+        None => "not measured".to_owned(),
+    };
+    format!(
+        "; with all that load {}: {}; while every host loads another: {}",
+        clean(&path.far.host),
+        told(&together.to_one),
+        told(&together.each_other)
+    )
+}
+
+/// What was made of loads of several hosts at once, and what that took of what it might.
+fn budget(told: &LoadedTogether) -> String {
+    let LoadedTogether {
+        budget_ms,
+        took_ms,
+        to_one,
+        each_other,
+        wanted,
+        paths,
+        measured,
+        share,
+    } = *told;
+    let share = match share {
+        Some(share) => format!("{share} % of a link"),
+        None => "a link, or half of it where guests run".to_owned(),
+    };
+    format!(
+        "loaded together {} of {wanted} times: {to_one} times one host by all others, {each_other} times each by another; {measured} of {paths} paths; \
+         took {} s of {} s at most, and {share} at most by all who load it\n",
+        to_one.saturating_add(each_other),
+        took_ms.div_ceil(1000),
+        budget_ms / 1000
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_loads_of_several_hosts_took_is_told_beside_what_they_might_take() {
+        let told = LoadedTogether {
+            budget_ms: 120_000,
+            took_ms: 20_100,
+            to_one: 4,
+            each_other: 2,
+            wanted: 7,
+            paths: 12,
+            measured: 10,
+            share: Some(2),
+        };
+        let said = "loaded together 6 of 7 times: 4 times one host by all others, 2 times each by another; 10 of 12 paths; \
+                    took 21 s of 120 s at most, and 2 % of a link at most by all who load it\n";
+        assert_eq!(budget(&told), said);
+        let all = LoadedTogether {
+            share: None,
+            ..told
+        };
+        assert!(budget(&all).contains("half of it where guests run"));
+    }
 }

@@ -96,14 +96,16 @@ impl Since {
         let Differences {
             findings,
             paths,
+            hosts,
             not_compared,
         } = &self.differences;
-        if findings.is_empty() && paths.is_empty() {
+        if findings.is_empty() && paths.is_empty() && hosts.is_empty() {
             let _ = writeln!(said, "nothing has changed since {asked}");
         } else {
             let _ = writeln!(said, "changed since {asked}:");
             let mut rows = vec![row(&["", "WHERE", "WHAT", "BEFORE", "NOW"])];
-            rows.extend(findings.iter().chain(paths).map(in_row));
+            let all = findings.iter().chain(paths).chain(hosts);
+            rows.extend(all.map(in_row));
             said.push_str(&table(&rows));
         }
         if *not_compared > 0 {

@@ -14,7 +14,7 @@ use super::{FAILED, INTERRUPTED, OK, check_folder, print, say, uninterrupted, wr
 pub(super) const EXAMPLES: &str = "\
 Examples:
   drover lab breaks --list                   what can be wrong, and the rule that finds it
-  drover lab breaks                          each on a lab of its own, some two minutes
+  drover lab breaks                          each on a lab of its own, some four minutes
   drover lab breaks --only loss --only slot --repeats 5 --json breaks.json
   drover lab up --no-guest --break loss       to look for it yourself
 
@@ -110,8 +110,9 @@ pub(super) fn next_steps(status: &Status, broken: &Broken) -> String {
         && let Some(first) = status.hosts.first()
     {
         text += &format!(
-            "  drover --socket {} doctor --all --paths\n",
-            first.socket.display()
+            "  drover --socket {} doctor --all {}\n",
+            first.socket.display(),
+            broken.asks.join(" ")
         );
     }
     if let Some(captured) = &broken.captured {

@@ -74,7 +74,7 @@ pub(super) async fn up(args: &UpArgs, json: bool) -> Result<u8> {
     let state = args.state()?;
     require::check(&args.made_of.guest.qemu)?;
     if !args.breaks.is_empty() {
-        drover_lab::breaks::check(&state.lab)?;
+        drover_lab::breaks::check(&state.lab, &args.breaks)?;
         require::check_faults()?;
     }
     let lab = state.lab.clone();

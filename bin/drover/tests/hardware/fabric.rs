@@ -18,6 +18,15 @@ fn pfc(enabled: u8, sent: u64, received: u64) -> Vec<u8> {
     pfc
 }
 
+/// The port of RoCE, version 2.
+const ROCE_V2: u16 = 4791;
+
+/// `dcb_app` by a port of UDP.
+fn app(port: u16, priority: u8) -> Vec<u8> {
+    let [first, second] = port.to_ne_bytes();
+    attribute(1, &[3, priority, first, second])
+}
+
 /// `ieee_ets`: two classes, the second one for priority 3.
 fn ets(willing: bool, shares: [u8; 2]) -> Vec<u8> {
     let mut ets = vec![u8::from(willing), 8, 0];
@@ -70,7 +79,7 @@ fn reporter(name: &str, state: u8) -> Vec<u8> {
     nested(114, &of.concat())
 }
 
-/// ConnectX-5 with RoCE, priority 3 held back alone, on a switch that says the same.
+/// ConnectX-5 with RoCE, which has priority 3, held back alone, on a switch that says the same.
 pub fn connectx5_with_roce() -> Card {
     let port = "sys/class/infiniband/mlx5_0/ports/1";
     let files = [
@@ -95,6 +104,7 @@ pub fn connectx5_with_roce() -> Card {
         dcb: bare(&[
             attribute(1, &ets(false, [50, 50])),
             attribute(2, &pfc(1 << 3, 0, 0)),
+            nested(3, &app(ROCE_V2, 3)),
             attribute(4, &ets(false, [50, 50])),
             attribute(5, &pfc(1 << 3, 0, 0)),
         ]),

@@ -38,9 +38,12 @@ impl Machine {
             ("tcp_wmem", "4096\t16384\t67108864"),
             ("tcp_timestamps", "1"),
             ("tcp_window_scaling", "1"),
+            ("tcp_congestion_control", "cubic"),
         ] {
             machine.write(&format!("proc/sys/net/ipv4/{setting}"), value);
         }
+        let softnet = "0000ffff 00000000 00000000 00000000\n";
+        machine.write("proc/net/softnet_stat", softnet);
         let cpus = "sys/devices/system/cpu";
         machine.write(&format!("{cpus}/online"), "0-7\n");
         for cpu in 0..8 {
@@ -84,6 +87,8 @@ impl Machine {
             file(&format!("queues/rx-{queue}/rps_cpus"), "00\n");
             let affinity = format!("proc/irq/{irq}/smp_affinity_list");
             self.write(&affinity, &format!("{queue}\n"));
+            let taken = format!("proc/irq/{irq}/effective_affinity_list");
+            self.write(&taken, &format!("{queue}\n"));
         }
         for counter in ["rx_packets", "rx_errors", "rx_missed_errors"] {
             file(&format!("statistics/{counter}"), "0\n");
@@ -103,6 +108,7 @@ impl Machine {
             },
             "has_folder": true,
             "enabled": true,
+            "qdisc": "mq",
             "ethtool": ethtool,
             "dcb": card.dcb,
             "versions": card.versions,

@@ -9,7 +9,7 @@ use drover_api::{
     LimitRequest, LimitsView, MigrationView, PlanRequest, PlanView, Refusal, ResolveRequest,
     StartRequest, StatusView, StopRequest, VmView,
 };
-use drover_types::{MigrationId, VmName};
+use drover_types::{MigrationId, VmName, with_sources};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -244,7 +244,16 @@ async fn remove_checkpoint(
     Named(name): Named<VmName>,
 ) -> Result<Json<CheckpointsView>, Refused> {
     let context = &app.0.context;
-    if tokio::task::block_in_place(|| context.checkpoints.remove(&name)) {
+    let removed = tokio::task::block_in_place(|| context.checkpoints.remove(&name));
+    let removed = removed.map_err(|why| {
+        let message = format!(
+            "what is kept of {name} is not removed yet: {}",
+            with_sources(&why)
+        );
+        let next = "look what holds up the disk of `checkpoints.directory`, then remove it again";
+        Refusal::new(ErrorCode::Internal, message).next(next)
+    })?;
+    if removed {
         return Ok(Json(context.checkpoints.view()));
     }
     let message = format!("nothing is kept here of a guest {name} that left");

@@ -300,6 +300,8 @@ async fn within_time(request: Request, next: Next) -> Response {
         path.starts_with("/v1/vms/") && (path.ends_with("/suspend") || path.ends_with("/start"));
     let within = if saves {
         limits::SAVED_REQUEST
+    } else if path == paths::CLUSTER {
+        limits::PATHS_REQUEST
     } else {
         limits::REQUEST
     };

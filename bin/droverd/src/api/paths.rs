@@ -4,9 +4,9 @@ use axum::Json;
 use axum::extract::{Extension, State};
 use drover_api::{
     AnsweredView, AnswererRequest, AnswererView, ClusterPathsRequest, ClusterPathsView, ErrorBody,
-    KeptView, PathsAskRequest, PathsView,
+    KeptView, LoadOrder, LoadTakeRequest, LoadTakenView, LoadedView, PathsAskRequest, PathsView,
 };
-use drover_types::AnswererId;
+use drover_types::{AnswererId, LoadId};
 use jiff::Timestamp;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -15,12 +15,18 @@ use super::extract::{JsonBody, Named, OptionalBody};
 use super::{App, Caller, Refused, to_its_end};
 use crate::{doctor, paths};
 
+/// The one that takes longer than others.
+pub const CLUSTER: &str = "/v1/cluster/paths";
+
 /// For the agents of other hosts.
 pub fn peer_routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(order_answerer))
         .routes(routes!(end_answerer))
         .routes(routes!(ask_paths))
+        .routes(routes!(take_for_load))
+        .routes(routes!(carry_load))
+        .routes(routes!(end_load))
 }
 
 pub fn routes() -> OpenApiRouter<App> {
@@ -48,6 +54,7 @@ async fn order_answerer(
             moving: migrations.under_way().len(),
             guests: context.registry.running(),
             lanes: migrations.lanes(),
+            taken: &context.paths.taken,
         };
         context.paths.answerers.order(&here, caller, request).await
     });
@@ -84,9 +91,56 @@ async fn ask_paths(
     let turn = paths::turn(&app.0.context).await?;
     let asked = to_its_end(async move {
         let (context, migrations) = (&app.0.context, &app.0.migrations);
-        paths::ask(context, migrations, (&request.answerer, request.load), turn).await
+        let wanted = paths::Wanted {
+            far: &request.answerer,
+            load: request.load,
+            part_of: request.part_of,
+            by: &caller,
+        };
+        paths::ask(context, migrations, wanted, turn).await
     });
     Ok(Json(asked.await?))
+}
+
+/// Takes this host for a load of the caller, until that is ended or its time is over. While it is taken it is part of no other load.
+#[utoipa::path(post, path = "/v1/loads", tag = "peer", request_body = LoadTakeRequest,
+    responses((status = 200, body = LoadTakenView), (status = "default", body = ErrorBody)))]
+async fn take_for_load(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    JsonBody(request): JsonBody<LoadTakeRequest>,
+) -> Result<Json<LoadTakenView>, Refused> {
+    Ok(Json(paths::take(&app.0.context, caller, request).await?))
+}
+
+/// Loads another host by these paths from a moment on at which others do, too. This host has to be taken for that load.
+#[utoipa::path(post, path = "/v1/loads/{id}/carry", tag = "peer", request_body = LoadOrder,
+    params(("id" = String, Path)),
+    responses((status = 200, body = LoadedView), (status = "default", body = ErrorBody)))]
+async fn carry_load(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Named(id): Named<LoadId>,
+    JsonBody(order): JsonBody<LoadOrder>,
+) -> Result<Json<LoadedView>, Refused> {
+    let carried = to_its_end(async move {
+        tracing::info!(%caller, %id, far = %order.far, load = ?order.load, "another host is to be loaded");
+        let (context, migrations) = (&app.0.context, &app.0.migrations);
+        paths::carry(context, migrations, (&caller, id), order).await
+    });
+    Ok(Json(carried.await?))
+}
+
+/// This host is part of that load no longer; only for the caller that took it.
+#[utoipa::path(post, path = "/v1/loads/{id}/end", tag = "peer", params(("id" = String, Path)),
+    responses((status = 200), (status = "default", body = ErrorBody)))]
+async fn end_load(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Named(id): Named<LoadId>,
+) -> Json<()> {
+    paths::give_back(&app.0.context, &caller, id);
+    Json(())
 }
 
 /// Has the hosts of the cluster ask the paths between them, each from both of its ends. Whoever hangs up has no more of them asked.

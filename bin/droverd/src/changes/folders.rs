@@ -1,12 +1,13 @@
 //! The folders of changes, one each.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use drover_api::{ErrorCode, Refusal};
 use drover_change::{Account, Alone, Journal, JournalError, named};
+use drover_tune::Step;
 use drover_types::{ChangeId, with_sources};
 
 use crate::limits::{CHANGES_KEPT, CHANGES_LISTED};
@@ -118,6 +119,27 @@ impl Folders {
         }
     }
 
+    /// Interrupts that changes since this start of the host have passed by, as the kernel spreads them by itself, and which processors might
+    /// take each: with a driver that is started anew its number may be another one's.
+    pub fn passed_by(&self, boot: &str) -> BTreeMap<u32, String> {
+        let mut passed = BTreeMap::new();
+        for account in self.all().filter_map(|(_, read)| read.ok()) {
+            let standing = &account.standing;
+            if standing.boot.as_deref() != Some(boot) {
+                continue;
+            }
+            for (number, step) in account.steps.iter().enumerate() {
+                if standing.passed_by(number).is_some()
+                    && let Step::File { path, from, .. } = step
+                    && let Some(interrupt) = interrupt(path)
+                {
+                    passed.insert(interrupt, from.clone());
+                }
+            }
+        }
+        passed
+    }
+
     /// Those older than this one that can be undone, and have changed something that it has changed as well: they find it otherwise than
     /// they left it. The oldest first.
     pub fn held_up_by(&self, id: ChangeId, account: &Account, boot: &str) -> Vec<ChangeId> {
@@ -152,6 +174,12 @@ impl Folders {
     }
 }
 
+/// Whose file that is.
+fn interrupt(path: &str) -> Option<u32> {
+    let number = path.strip_prefix("proc/irq/")?;
+    number.strip_suffix("/smp_affinity_list")?.parse().ok()
+}
+
 /// Whether something of it may be there, and can be taken back.
 fn can_be_undone(account: &Account, boot: &str) -> bool {
     let standing = &account.standing;
@@ -175,7 +203,7 @@ mod tests {
     use super::super::show::tests::lasting;
     use super::*;
     use drover_change::{Journal, Order, Outcome, Plan, Planned, Record};
-    use drover_tune::{Disruption, Step};
+    use drover_tune::Disruption;
     use jiff::Timestamp;
     use uuid::Uuid;
 
@@ -316,5 +344,62 @@ mod tests {
             let account = Account::read(&folders.of(id)).unwrap();
             assert_eq!(folders.held_up_by(id, &account, boot), held_up, "{boot}");
         }
+    }
+
+    #[test]
+    fn interrupts_that_a_change_passed_by_are_known_until_the_host_is_restarted() {
+        let root = tempfile::tempdir().unwrap();
+        let folders = Folders::below(root.path().to_owned());
+        set(&folders, 1, "now", 6);
+        let plan = |irq: u32| Step::File {
+            path: format!("proc/irq/{irq}/smp_affinity_list"),
+            from: "4-7".into(),
+            to: "0-3".into(),
+        };
+        let at = Timestamp::UNIX_EPOCH;
+        let order = Order {
+            plan: Plan {
+                host: "a".parse().unwrap(),
+                boot: "now".into(),
+                made_at: at,
+                version: "1".into(),
+                changes: vec![Planned {
+                    rule: "nic-interrupts".into(),
+                    nic: Some("ens1f0".into()),
+                    disruption: Disruption::Safe,
+                    why: "because".into(),
+                    steps: vec![plan(7), plan(8)],
+                }],
+                lasting: None,
+            },
+            paths: Vec::new(),
+            links: Vec::new(),
+            lasting: None,
+        };
+        let id = ChangeId(Uuid::from_u128(2));
+        let mut journal = Journal::make(&folders.of(id), &order).unwrap();
+        for record in [
+            Record::Began {
+                at,
+                boot: "now".into(),
+                paths: Vec::new(),
+                carriers: Vec::new(),
+            },
+            Record::AboutTo { step: 0 },
+            Record::PassedBy {
+                step: 0,
+                why: "the kernel spreads it by itself".into(),
+            },
+            Record::AboutTo { step: 1 },
+            Record::Done { step: 1 },
+            Record::Ended {
+                at,
+                outcome: Outcome::Applied { proven: 0 },
+            },
+        ] {
+            journal.append(record).unwrap();
+        }
+        assert_eq!(folders.passed_by("now"), [(7, "4-7".to_owned())].into());
+        assert_eq!(folders.passed_by("after a restart"), BTreeMap::new());
     }
 }

@@ -32,6 +32,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use drover_api::{ChangeDetailView, ChangeRequest, ChangeView, ErrorCode, Refusal, UndoRequest};
 use drover_change::{Account, Journal, JournalError, Order, Plan};
+use drover_tune::facts::Host;
 use drover_types::{ChangeId, HostName, with_sources};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -293,6 +294,17 @@ impl Changes {
 /// The id of this start of the host.
 fn boot() -> Result<String, Refusal> {
     drover_host::boot_id(Path::new(ROOT)).map_err(|error| internal(&error))
+}
+
+/// Marks those of a host's interrupts that the kernel did not let a change move: before Linux 6.13 it tells of that in no other way. What
+/// changes did before a restart, or cannot be read, tells nothing.
+pub fn mark_fixed(state: &Path, host: &mut Host) {
+    let Ok(boot) = boot() else { return };
+    let passed = Folders::below(state.join(DIRECTORY)).passed_by(&boot);
+    host.mark_fixed(|interrupt| {
+        let before = passed.get(&interrupt.number);
+        before.is_some_and(|cpus| *cpus == interrupt.cpus.to_string())
+    });
 }
 
 fn internal(error: &dyn std::error::Error) -> Refusal {

@@ -23,7 +23,7 @@ use super::hands::ThisHost;
 use super::paths::Connections;
 use crate::logging;
 
-/// What an operator sees of it in `ps` and `top`; at most 15 bytes (prctl(2)).
+/// What an operator sees of it in `ps` and `top`, and the package's scripts know it by; at most 15 bytes (prctl(2)).
 const NAME: &std::ffi::CStr = c"droverd-change";
 
 /// This very program, also when its file was replaced meanwhile.

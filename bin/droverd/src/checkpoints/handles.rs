@@ -22,8 +22,7 @@ pub struct Growing {
     over: bool,
 }
 
-/// A checkpoint that its guest uses while it comes back. Dropped, it is removed, which blocks likewise: the guest is back, or the pages
-/// may be why it is not.
+/// A checkpoint that its guest uses while it comes back. Dropped, it stays for the next try.
 #[derive(Debug)]
 pub struct Returning {
     all: Checkpoints,
@@ -91,10 +90,9 @@ impl Returning {
     pub(super) const fn new(all: Checkpoints, vm: VmName, since: Timestamp) -> Self {
         Self { all, vm, since }
     }
-}
 
-impl Drop for Returning {
-    fn drop(&mut self) {
+    /// Removes it: the guest is back, or the pages may be why it is not. Blocks as long as the disk takes.
+    pub fn remove(self) {
         let key = (self.vm.clone(), CheckpointKind::Checkpoint);
         let is_it = |found: &Key, told: &Told| *found == key && told.since == self.since;
         self.all.remove_those(&self.all.disk(), is_it);

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   begin ─▶ NAME.pages grows while the guest leaves ─▶ keep ─▶ NAME.json ─▶ take ─▶ Returning: its relay reads them
-//!                 └── given up, where it stays: nothing is left ◀── back, failed, too old, removed, not wanted ──┘
+//!                 └── given up, where it stays: nothing is left ◀── back, doubted, too old, removed, not wanted ──┘
 //!
 //!   begin_baseline ─▶ NAME.baseline grows while the guest arrives ─▶ keep ─▶ NAME.baseline-json ─▶ baseline: its relay compares
 //!                 └── given up, where it does not: nothing is left ◀── left, too old, removed, not wanted, no room ──┘
@@ -21,6 +21,7 @@
 //!   its guest, and it makes room for any. One that is still growing takes its room.
 
 mod beginning;
+mod disk;
 mod files;
 mod handles;
 mod mark;
@@ -31,9 +32,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::Duration;
 
 use drover_api::{CheckpointKind, CheckpointView, CheckpointsView};
@@ -41,7 +40,8 @@ use drover_carrier::{BaselineFile, StoredFile};
 use drover_pagestore::{DigestKey, NoSegment};
 use drover_types::{Bytes, VmName};
 
-use crate::limits::{CHECKPOINT_PATIENCE, CHECKPOINTS_LOOK};
+use crate::limits::{CHECKPOINT_PATIENCE, CHECKPOINTS_END, CHECKPOINTS_LOOK};
+use disk::{Deferred, DiskThread};
 use files::{KINDS, Told, erase, place, told};
 pub use handles::{Growing, Returning};
 pub use mark::Away;
@@ -72,6 +72,8 @@ struct Inner {
     key: DigestKey,
     /// Who works on files has it, one at a time, and waits for the disk with it.
     disk: Mutex<Marks>,
+    thread: DiskThread,
+    deferred: Deferred,
     /// Why nothing is put into the directory for now. Not held while a disk is waited for, either.
     away: Mutex<Option<Away>>,
     /// For those who wait for no disk: it is not held while one is waited for. Who has both took it second.
@@ -119,6 +121,12 @@ pub enum NoCheckpoint {
     /// Its disk is waited for.
     #[error("its disk has not answered for {} s", .0.as_secs())]
     Stalled(Duration),
+    /// Nobody else waits for it meanwhile.
+    #[error("its disk has not answered who asked before")]
+    Hangs,
+    /// Others wait for it, which is no wonder where many guests move at once.
+    #[error("its disk is busy: {0} others wait for it")]
+    Busy(usize),
     /// One of it is being written.
     #[error("one of it is still being written")]
     Growing,
@@ -181,9 +189,16 @@ impl Checkpoints {
         }
         let returning = Returning::new(self.clone(), vm.clone(), told.since);
         if told.is_over() {
+            returning.remove();
             return Ok(None);
         }
-        Ok(Some((returning, opened?, told.stored(false))))
+        match opened {
+            Ok(file) => Ok(Some((returning, file, told.stored(false)))),
+            Err(why) => {
+                returning.remove();
+                Err(why)
+            }
+        }
     }
 
     /// Opens pages that are kept. Where they are not because their directory is not there, they are kept.
@@ -202,8 +217,7 @@ impl Checkpoints {
         Ok(opened)
     }
 
-    /// What a guest holds of it that an earlier agent began to take in. Whether its relay reads it was not written down: if it does not, it
-    /// is removed all the same, and the next return brings all pages.
+    /// What a guest holds of it that an earlier agent began to take in. Whether its relay reads it was not written down.
     pub fn take_up(&self, vm: &VmName) -> Option<Returning> {
         let told = self.told(vm, CheckpointKind::Checkpoint)?;
         Some(Returning::new(self.clone(), vm.clone(), told.since))
@@ -223,20 +237,33 @@ impl Checkpoints {
         })
     }
 
+    /// Does what nobody waits for, one after the other. Blocks nobody.
+    pub fn defer(&self, work: impl FnOnce() + Send + 'static) {
+        if self.0.deferred.add(work) {
+            let this = self.clone();
+            tokio::task::spawn_blocking(move || this.0.deferred.work_off());
+        }
+    }
+
+    /// Waits for what was [deferred](Self::defer), for [`CHECKPOINTS_END`] at most.
+    pub fn wait(&self) {
+        if !self.0.deferred.wait(CHECKPOINTS_END) {
+            let seconds = CHECKPOINTS_END.as_secs();
+            tracing::warn!(
+                seconds,
+                "files of checkpoints are not done with, and left to the next start"
+            );
+        }
+    }
+
     /// Does what waits for a disk, in a thread that is left alone with it where that takes too long: what it gives then is dropped there.
     fn patiently<T: Send + 'static>(
         &self,
         patience: Duration,
         work: impl FnOnce(&Self) -> Result<T, NoCheckpoint> + Send + 'static,
     ) -> Result<T, NoCheckpoint> {
-        // Without room: it is taken, or comes back to who gives it.
-        let (answer, answered) = sync_channel(0);
         let this = self.clone();
-        thread::Builder::new()
-            .name("checkpoints".to_owned())
-            .spawn(move || drop(answer.send(work(&this))))?;
-        let stalled = |_| Err(NoCheckpoint::Stalled(patience));
-        answered.recv_timeout(patience).unwrap_or_else(stalled)
+        self.0.thread.ask(patience, move || work(&this))
     }
 
     fn told(&self, vm: &VmName, kind: CheckpointKind) -> Option<Told> {
@@ -271,10 +298,17 @@ impl Checkpoints {
         )
     }
 
-    /// Removes what is kept of this guest, and does not keep what grows; whether there was anything. Blocks as long as the disk takes.
-    pub fn remove(&self, vm: &VmName) -> bool {
-        let removed = KINDS.map(|kind| self.remove_one(vm, kind));
-        removed.contains(&true)
+    /// Removes what is kept of this guest, and does not keep what grows; whether there was anything. Blocks for [`CHECKPOINT_PATIENCE`] at
+    /// most; where that is too little for its disk it is removed once that answers.
+    ///
+    /// # Errors
+    /// [`NoCheckpoint`].
+    pub fn remove(&self, vm: &VmName) -> Result<bool, NoCheckpoint> {
+        let vm = vm.clone();
+        self.patiently(CHECKPOINT_PATIENCE, move |this| {
+            let removed = KINDS.map(|kind| this.remove_one(&vm, kind));
+            Ok(removed.contains(&true))
+        })
     }
 
     /// Removes the baseline of a guest that has left. Blocks as long as the disk takes.

@@ -11,6 +11,7 @@ use std::thread;
 use drover_pagestore::DigestKey;
 use drover_types::Bytes;
 
+use super::disk::{Deferred, DiskThread};
 use super::files::{KINDS, Told, named, pages, place, taken, told};
 use super::mark::{Away, Marks};
 use super::{Checkpoint, Checkpoints, Disk, Gone, Inner, Key, NoCheckpoint, NotOpened};
@@ -61,6 +62,8 @@ impl Checkpoints {
             directory: wanted.directory.clone(),
             size: wanted.size,
             lasts: wanted.lasts,
+            thread: DiskThread::start()?,
+            deferred: Deferred::default(),
             key: key.map_or_else(DigestKey::random, |key| Ok(DigestKey::new(key)))?,
             away: Mutex::default(),
             all: Mutex::new(all),

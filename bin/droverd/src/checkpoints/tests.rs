@@ -89,7 +89,11 @@ fn what_left_is_found_at_its_return_also_by_another_agent_and_then_removed() {
     let mut page = [0; 4096];
     segment.read(0, &mut page).unwrap();
     assert_eq!(page, [7; 4096]);
+    // It does not come after all, and then does.
     drop(returning);
+    assert_eq!(there(&directory), (1, 1));
+    let (returning, ..) = all.take(&vm("web")).unwrap().unwrap();
+    returning.remove();
     assert!(!all.has(&vm("web")));
     assert_eq!(there(&directory), (0, 0));
     assert!(all.take(&vm("web")).unwrap().is_none());
@@ -100,7 +104,7 @@ fn what_is_removed_while_it_grows_or_whose_guest_is_back_by_then_is_not_kept() {
     let directory = tempfile::tempdir().unwrap();
     let all = opened(&directory, 64 << 20);
     let growing = leaves(&all, "web", 1);
-    assert!(all.remove(&vm("web")));
+    assert!(all.remove(&vm("web")).unwrap());
     growing.keep().unwrap();
     let growing = leaves(&all, "web", 2);
     assert!(all.spent(&vm("web")).is_none());
@@ -108,7 +112,7 @@ fn what_is_removed_while_it_grows_or_whose_guest_is_back_by_then_is_not_kept() {
     assert!(!all.has(&vm("web")) && all.view().taken.0 == 0);
     assert_eq!(there(&directory), (0, 0));
     leaves(&all, "web", 3).keep().unwrap();
-    drop(all.spent(&vm("web")).unwrap());
+    all.spent(&vm("web")).unwrap().remove();
     assert!(!all.has(&vm("web")));
 }
 
@@ -128,9 +132,9 @@ fn what_is_given_up_too_old_replaced_or_not_wanted_any_more_leaves_nothing() {
     ));
     again.keep().unwrap();
     // It used the one before.
-    drop(first);
+    first.remove();
     assert!(all.has(&vm("web")));
-    assert!(all.remove(&vm("web")) && !all.remove(&vm("web")));
+    assert!(all.remove(&vm("web")).unwrap() && !all.remove(&vm("web")).unwrap());
     assert_eq!(there(&directory), (0, 0));
 
     leaves(&all, "db", 4).keep().unwrap();
@@ -246,7 +250,7 @@ fn a_baseline_is_there_until_its_guest_has_left_also_for_another_agent() {
 
     // All that is kept of a guest is removed at once, and what an agent left half.
     arrives(&all, "web", 9).keep().unwrap();
-    assert!(all.remove(&vm("web")) && !all.remove(&vm("web")));
+    assert!(all.remove(&vm("web")).unwrap() && !all.remove(&vm("web")).unwrap());
     std::mem::forget(arrives(&all, "db", 1));
     assert_eq!(there_of(&directory, BASELINE), (0, 1));
     drop(opened(&directory, 64 << 20));
@@ -307,7 +311,7 @@ fn who_asks_what_is_kept_waits_for_no_disk() {
     let disk = all.disk();
     let (busy, removed) = (all.clone(), all.clone());
     let begins = std::thread::spawn(move || drop(leaves(&busy, "db", 3)));
-    let removes = std::thread::spawn(move || removed.remove(&vm("web")));
+    let removes = std::thread::spawn(move || removed.remove(&vm("web")).unwrap());
     for _ in 0..1000 {
         assert!(all.has(&vm("web")));
         assert_eq!(all.view().checkpoints.len(), 2);
@@ -334,6 +338,11 @@ fn a_disk_that_does_not_answer_holds_no_guest_up_and_what_comes_of_it_later_is_g
     });
     let why = late.unwrap_err();
     assert!(matches!(why, NoCheckpoint::Stalled(_)), "{why}");
+    // Nor does anybody else wait for it meanwhile.
+    for _ in 0..100 {
+        let why = all.begin(&vm("web"), MEMORY, 4096).unwrap_err();
+        assert!(matches!(why, NoCheckpoint::Hangs), "{why}");
+    }
     drop(disk);
     assert!(told.recv().unwrap());
     let until = Instant::now() + Duration::from_secs(20);

@@ -27,7 +27,7 @@ use tokio::time::Instant;
 
 use self::kept::Kept;
 use crate::agent::Context;
-use crate::{inventory, limits};
+use crate::{changes, inventory, limits};
 
 /// Facts are read from this machine itself.
 const ROOT: &str = "/";
@@ -67,7 +67,12 @@ pub async fn host(context: &Context) -> Result<Host, Refusal> {
     };
     let told = Told::ask(Path::new(ROOT), context.config.host.as_str()).await;
     let told = told.map_err(|error| failed(with_sources(&error)))?;
-    let read = move || drover_host::facts(&Tree::at(Path::new(ROOT)), &told);
+    let state = context.config.state.clone();
+    let read = move || {
+        let mut host = drover_host::facts(&Tree::at(Path::new(ROOT)), &told);
+        changes::mark_fixed(&state, &mut host);
+        host
+    };
     let facts = tokio::task::spawn_blocking(read).await;
     facts.map_err(|error| failed(error.to_string()))
 }

@@ -82,6 +82,7 @@ struct Families {
     codec_packed: Family<OfCodec, Counter>,
     codec_seconds: Family<OfCodec, Counter<f64, AtomicU64>>,
     seconds: Family<Stage, Counter<f64, AtomicU64>>,
+    kept: Family<Moving, Gauge>,
     used: Family<Used, Gauge>,
     opaque: Family<Opaque, Gauge>,
     found: Family<Found, Counter>,
@@ -117,6 +118,8 @@ impl Families {
         ] {
             family.get_or_create(&moving).inc_by(bytes.0);
         }
+        let kept = i64::try_from(view.kept_bytes.0).unwrap_or(i64::MAX);
+        self.kept.get_or_create(&moving).set(kept);
         let Moving { vm, peer, .. } = moving;
         self.add_pages(&vm, &peer, view);
         for (class, section) in [("ordinary", view.ordinary), ("dense", view.dense)] {
@@ -251,6 +254,8 @@ impl Families {
         registry.register(name, help, self.codec_seconds);
         let help = "Time of the threads that read channels, by what they did";
         registry.register("migration_reduction_seconds", help, self.seconds);
+        let help = "Memory that pages take now which are kept to refer to them";
+        registry.register("migration_reduction_kept_bytes", help, self.kept);
         let help = "How bytes are reduced now: 1";
         registry.register("migration_reduction_mode", help, self.used);
         let help = "Channels in which pages are no longer found, by the kind of reason";

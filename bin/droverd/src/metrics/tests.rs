@@ -257,6 +257,7 @@ fn what_became_of_bytes_and_pages_is_told_by_number() {
     let mut view = view("transferring");
     let reduction = view.reduction.as_mut().unwrap();
     reduction.passed_bytes = drover_types::Bytes(30);
+    reduction.kept_bytes = drover_types::Bytes(450);
     reduction.times.packing_ms = 1500;
     let text = used().text(&moment(vec![view])).unwrap();
     let moving = r#"vm="web",role="source",peer="b""#;
@@ -266,6 +267,7 @@ fn what_became_of_bytes_and_pages_is_told_by_number() {
         ("reduction_raw_bytes_total", moving.to_owned(), "640"),
         ("reduction_wire_bytes_total", moving.to_owned(), "160"),
         ("reduction_passed_bytes_total", moving.to_owned(), "30"),
+        ("reduction_kept_bytes", moving.to_owned(), "450"),
         ("reduction_pages_total", of(r#"pages="zero""#), "8"),
         ("reduction_pages_total", of(r#"pages="filled""#), "1"),
         ("reduction_pages_total", of(r#"pages="same""#), "2"),

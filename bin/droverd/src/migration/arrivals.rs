@@ -59,7 +59,7 @@ impl Migrations {
         let held = self.guest_to_arrive(&migration, &request, reservation);
         let held = held.await?;
         let interfaces = self.interfaces().await?;
-        let cpus = facts::cpus().map_err(|error| self.unreadable(&error))?;
+        let cpus = facts::usable_cpus().map_err(|error| self.unreadable(&error))?;
         let Offered {
             interfaces,
             nics,
@@ -248,7 +248,7 @@ impl Migrations {
         };
         let config = &self.context.config;
         let interfaces = self.interfaces().await?;
-        let cpus = facts::cpus().map_err(|error| self.unreadable(&error))?;
+        let cpus = facts::usable_cpus().map_err(|error| self.unreadable(&error))?;
         let Offered {
             interfaces, nics, ..
         } = Offered::of(config, interfaces).await;

@@ -190,7 +190,10 @@ fn tell_event(event: Event, report: &impl Fn(Carried)) {
         Event::PathGivenUp { path, reason } => {
             report(Carried::Event(EventKind::PathGivenUp { path, reason }));
         }
-        Event::ChannelBroke { channel, reason } => {
+        // By what is heard where its relay is (`Doubt`).
+        Event::ChannelBroke {
+            channel, reason, ..
+        } => {
             report(Carried::Event(EventKind::ChannelBroke { channel, reason }));
         }
     }

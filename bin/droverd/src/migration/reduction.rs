@@ -118,6 +118,7 @@ pub fn view(
     Ok(Some(ReductionView {
         mode,
         kept_most: Bytes(u64::from(decided.kept_pages) * u64::from(decided.page_bytes)),
+        kept_bytes: Bytes(0),
         raw_bytes: Bytes(0),
         wire_bytes: Bytes(0),
         passed_bytes: Bytes(0),
@@ -139,6 +140,7 @@ pub fn show(view: &mut ReductionView, reduced: &Reduced) {
         bytes: Bytes(section.bytes),
         packed: Bytes(section.packed),
     };
+    view.kept_bytes = Bytes(reduced.kept);
     view.raw_bytes = Bytes(counts.raw);
     view.wire_bytes = Bytes(counts.wire);
     view.passed_bytes = Bytes(counts.passed);

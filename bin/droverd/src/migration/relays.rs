@@ -15,7 +15,7 @@ use drover_carrier::{
     BaselineFile, Control, Counters, Heard, Keys, Open, Opened, Place, Request, Side, Start, State,
     StoredFile, Told,
 };
-use drover_relay::{Event, TurnedAway};
+use drover_relay::{BrokenBy, Event, TurnedAway};
 use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId, with_sources};
 use uuid::Uuid;
 
@@ -36,6 +36,15 @@ pub enum News {
     Event(Event),
     /// It has ended unasked; nothing reaches QEMU any more.
     Died(String),
+}
+
+/// What speaks against pages that this host has stored, for which a relay that had them may have failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doubt {
+    /// A chunk could not be used, perhaps for a page to which it refers.
+    Chunk,
+    /// Its process has ended unasked, perhaps by what it read; or nothing is known of it.
+    Died,
 }
 
 /// Where the processes of this host's relays are.
@@ -60,6 +69,7 @@ struct Known {
     /// Its process, once it has said so.
     pid: OnceLock<u32>,
     counters: Mutex<Option<Counters>>,
+    doubt: OnceLock<Doubt>,
     closing: AtomicBool,
 }
 
@@ -300,6 +310,11 @@ impl RelayProcess {
             .clone()
     }
 
+    /// What has happened by now that speaks against pages which it was given as stored.
+    pub fn doubt(&self) -> Option<Doubt> {
+        self.known.doubt.get().copied()
+    }
+
     /// Waits until the counters are those of now; of a process that has ended they stay.
     pub fn refresh(&self) {
         if let Err(error) = self.control.request(&Request::Report, None) {
@@ -387,15 +402,28 @@ impl Watch {
                 let known = &self.known.counters;
                 *known.lock().unwrap_or_else(PoisonError::into_inner) = Some(*counters);
             }
-            Heard::Event(_, Told::Relay(event)) => hear(News::Event(event)),
+            Heard::Event(_, Told::Relay(event)) => {
+                if let Event::ChannelBroke { by, .. } = &event
+                    && *by == BrokenBy::Chunk
+                {
+                    self.doubted(Doubt::Chunk);
+                }
+                hear(News::Event(event));
+            }
             // It ends after that, or has been told so by its state.
             Heard::Event(_, Told::Alone { .. }) => {}
             Heard::Gone if self.known.closing.load(Ordering::Acquire) => self.end(RELAY_ENDED),
             Heard::Gone => {
+                self.doubted(Doubt::Died);
                 self.end(Duration::ZERO);
                 hear(News::Died("the relay's process ended unasked".to_owned()));
             }
         }
+    }
+
+    /// The first counts.
+    fn doubted(&self, doubt: Doubt) {
+        self.known.doubt.get_or_init(|| doubt);
     }
 
     fn end(&self, patience: Duration) {
@@ -439,5 +467,45 @@ fn remove(place: &Place) {
     if let Err(error) = place.remove() {
         let directory = place.directory().display();
         tracing::warn!(%directory, %error, "the files of a relay's process were not removed");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is doubted when this was heard.
+    fn doubt(heard: Heard, closing: bool) -> Option<Doubt> {
+        let directory = tempfile::tempdir().unwrap();
+        let known = Arc::new(Known::default());
+        known.closing.store(closing, Ordering::Release);
+        let watch = Watch {
+            place: Place::at(directory.path().join("relay")),
+            child: Arc::default(),
+            known: known.clone(),
+        };
+        watch.heard(heard, &|_| {});
+        known.doubt.get().copied()
+    }
+
+    #[test]
+    fn stored_pages_are_doubted_for_a_chunk_and_for_a_relay_that_died_and_for_nothing_else() {
+        let broke = |by| {
+            let reason = "broken".to_owned();
+            let event = Event::ChannelBroke {
+                channel: 1,
+                by,
+                reason,
+            };
+            Heard::Event(1, Told::Relay(event))
+        };
+        assert_eq!(doubt(broke(BrokenBy::Chunk), false), Some(Doubt::Chunk));
+        assert_eq!(doubt(broke(BrokenBy::Socket), false), None);
+        assert_eq!(doubt(Heard::Gone, false), Some(Doubt::Died));
+        assert_eq!(doubt(Heard::Gone, true), None);
+        let alone = Told::Alone {
+            lasted: Duration::ZERO,
+        };
+        assert_eq!(doubt(Heard::Event(1, alone), false), None);
     }
 }

@@ -11,30 +11,48 @@ use drover_api::{
 use drover_migrate::paths::{Selected, Selection, Side, select};
 use drover_reach::Ticket;
 use drover_tune::facts::Path;
-use drover_types::{HostName, with_sources};
+use drover_types::{HostName, Interface, LoadId, with_sources};
 use tokio::time::{Instant, timeout};
 
 use super::Turn;
 use super::asking::Asking;
 use super::doubts::{Left, busy_with, elsewhere};
+use super::limits;
 use super::loading::{self, Loading};
 use super::pairs::{self, candidates, pairs, ports};
+use super::taken::join;
 use crate::agent::Context;
+use crate::api::Caller;
 use crate::migration::Migrations;
-use crate::{facts, limits, peers};
+use crate::{facts, peers};
+
+/// What is to be asked, and by whose wish.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// The host that answers.
+    pub far: &'a HostName,
+    /// How paths are loaded, if they are to be.
+    pub load: Option<LoadRequest>,
+    /// The load that this host is taken for meanwhile: its own is nobody else's.
+    pub part_of: Option<LoadId>,
+    /// Whoever wants to know.
+    pub by: &'a Caller,
+}
 
 /// Waits for the turn to ask.
 ///
 /// # Errors
 /// Others have had it for too long.
 pub async fn turn(context: &Context) -> Result<Turn, Refusal> {
+    let since = Instant::now();
     let asking = Arc::clone(&context.paths.asking);
     let turn = timeout(limits::ASK_TURN, asking.lock_owned()).await;
-    turn.map(|held| Turn { _held: held })
+    turn.map(|held| Turn { _held: held, since })
         .map_err(|_| busy(&context.config.host))
 }
 
-/// Asks all of them: those that a migration to that host would use; loads them then, if that is wanted.
+/// Asks all of them: those that a migration to that host would use; loads them then, if that is wanted, as part of a load that both hosts
+/// have to be taken for.
 ///
 /// # Errors
 /// That host is this one, or no member, or does not answer, or is of a version that answers no such questions; this one cannot
@@ -42,22 +60,24 @@ pub async fn turn(context: &Context) -> Result<Turn, Refusal> {
 pub async fn ask(
     context: &Arc<Context>,
     migrations: &Migrations,
-    (far, load): (&HostName, Option<LoadRequest>),
-    _turn: Turn,
+    wanted: Wanted<'_>,
+    turn: Turn,
 ) -> Result<PathsView, Refusal> {
     let near = &context.config.host;
+    let Wanted {
+        far,
+        load,
+        part_of,
+        by,
+    } = wanted;
     load.map_or(Ok(()), loading::check)?;
     if far == near {
         let message = format!("{far} is this host: there is no path to it");
         return Err(Refusal::new(ErrorCode::SameHost, message));
     }
     let client = context.peers.client(far)?;
-    let own = facts::interfaces().await.map_err(|error| {
-        let why = with_sources(&error);
-        let message = format!("cannot read the interfaces of {near}: {why}");
-        Refusal::new(ErrorCode::Internal, message)
-    })?;
-    let own = pairs::matter(&own, has_hardware);
+    let watch = context.paths.taken.watch(near, part_of);
+    let own = own_interfaces(near).await?;
     let own_ports = ports(&own).await;
     let ours = select(Side::Source, &own, &context.config.networks);
     if ours.endpoints.is_empty() {
@@ -71,7 +91,9 @@ pub async fn ask(
         return Ok(view);
     }
     let moving = migrations.under_way().len();
-    let ordered = client.order_answerer(&request(&ours, load.is_some())).await;
+    let ordered = client
+        .order_answerer(&request(&ours, load.is_some(), part_of))
+        .await;
     let answerer = ordered.map_err(|error| not_answered(far, &error))?;
     // What the other host offers is what its own configuration allows.
     let theirs = select(
@@ -82,8 +104,12 @@ pub async fn ask(
     let ticket = ticket(far, &answerer)?;
     let busy = busy_with([(near, moving), (far, answerer.moving)]);
     let guests = context.registry.running();
-    let load =
-        load.map(|load| Loading::agreed(load, far, &answerer, &ticket, guests, busy.as_deref()));
+    // Held until all of it has ended.
+    let part = load.map(|_| join(context, by, part_of));
+    let load = load.zip(part.as_ref()).map(|(load, part)| {
+        part.as_ref().map_err(Clone::clone)?;
+        Loading::agreed(load, far, &answerer, &ticket, guests, busy.as_deref())
+    });
     let asking = Asking {
         near,
         far,
@@ -94,6 +120,7 @@ pub async fn ask(
         load,
         moves: &|| !migrations.under_way().is_empty(),
         end: Instant::now() + limits::ASKING,
+        load_end: turn.since + limits::ASKING,
     };
     let (mut answered, across) = candidates(&own, &ours, &theirs);
     answered.extend(asking.knocked(across).await);
@@ -105,7 +132,8 @@ pub async fn ask(
         (near, moving.max(migrations.under_way().len())),
         (far, answerer.moving.max(of_far)),
     ];
-    let busy = busy_with(moving);
+    let loaded = ended.as_ref().ok().and_then(|ended| ended.loaded.clone());
+    let busy = busy_with(moving).or_else(|| watch.loaded()).or(loaded);
     let left = Left::of(far, ended);
     let mut view = PathsView::default();
     for asked in asked {
@@ -121,6 +149,19 @@ pub async fn ask(
     let elsewhere = at.find_map(|at| elsewhere(far, answerer.port, *at));
     name_if_silent(&mut view, near, far, elsewhere);
     Ok(view)
+}
+
+/// Those of this host that are somebody's.
+///
+/// # Errors
+/// The kernel does not tell them.
+pub async fn own_interfaces(near: &HostName) -> Result<Vec<Interface>, Refusal> {
+    let all = facts::interfaces().await.map_err(|error| {
+        let why = with_sources(&error);
+        let message = format!("cannot read the interfaces of {near}: {why}");
+        Refusal::new(ErrorCode::Internal, message)
+    })?;
+    Ok(pairs::matter(&all, has_hardware))
 }
 
 /// Whether there is a device below it, by the kernel's word.
@@ -144,16 +185,22 @@ fn name_if_silent(view: &mut PathsView, near: &HostName, far: &HostName, why: Op
     });
 }
 
-fn request(ours: &Selected, load: bool) -> AnswererRequest {
+fn request(ours: &Selected, load: bool, part_of: Option<LoadId>) -> AnswererRequest {
     let askers = ours.endpoints.iter();
     AnswererRequest {
         askers: askers.map(|end| end.address.address()).collect(),
         time_s: limits::ANSWERING.as_secs(),
         load,
+        part_of,
+        only_load: false,
     }
 }
 
-fn ticket(far: &HostName, answerer: &AnswererView) -> Result<Ticket, Refusal> {
+/// What questions to an answerer are made with.
+///
+/// # Errors
+/// The other agent speaks another language.
+pub fn ticket(far: &HostName, answerer: &AnswererView) -> Result<Ticket, Refusal> {
     let key = HEXLOWER.decode(answerer.ticket.0.as_bytes()).ok();
     let key = key.and_then(|key| key.try_into().ok());
     key.map(Ticket).ok_or_else(|| {
@@ -170,10 +217,19 @@ fn busy(near: &HostName) -> Refusal {
 
 /// What to tell when another agent does not answer questions, or one of an older version does not even ask.
 pub fn not_answered(host: &HostName, error: &ClientError) -> Refusal {
+    refused_by(host, error, "knows nothing of paths")
+}
+
+/// The same where it was to load paths, or to be loaded.
+pub fn not_loaded(host: &HostName, error: &ClientError) -> Refusal {
+    refused_by(host, error, "loads no path")
+}
+
+fn refused_by(host: &HostName, error: &ClientError, version: &str) -> Refusal {
     // Those of before have no such route, and say to other hosts that it is not for them.
     let unknown = [ErrorCode::NoSuchRoute, ErrorCode::LocalOnly];
     if unknown.into_iter().any(|code| error.is_refused_with(code)) {
-        let message = format!("the agent of {host} is of a version that knows nothing of paths");
+        let message = format!("the agent of {host} is of a version that {version}");
         return Refusal::new(ErrorCode::VersionMismatch, message)
             .next("bring it to the version of the others");
     }
@@ -190,8 +246,15 @@ mod tests {
             let refused = Refusal::new(code, "what is that");
             let told = not_answered(&"b".parse().unwrap(), &refused.into());
             assert_eq!(told.code, ErrorCode::VersionMismatch);
-            assert!(told.message.contains("agent of b"), "{told}");
+            let knows = "the agent of b is of a version that knows nothing of paths";
+            assert_eq!(told.message, knows);
         }
+        let older = Refusal::new(ErrorCode::NoSuchRoute, "what is that");
+        let told = not_loaded(&"b".parse().unwrap(), &older.into());
+        assert!(
+            told.message.ends_with("a version that loads no path"),
+            "{told}"
+        );
         let busy = Refusal::new(ErrorCode::TooManyRequests, "later");
         assert_eq!(
             not_answered(&"b".parse().unwrap(), &busy.into()).message,

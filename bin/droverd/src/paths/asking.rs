@@ -1,29 +1,33 @@
 //! Asks pairs of interfaces of two hosts.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use drover_api::{AnswererView, PathLeftOut};
 use drover_migrate::paths::Candidate;
 use drover_reach::limits::ASK_TIME;
 use drover_reach::{Budget, Question, Report, Ticket};
-use drover_tune::facts::{Carried, Fact, Path, PathEnd};
+use drover_tune::facts::{Carried, Fact, Path, PathEnd, Traffic};
 use drover_types::{BitRate, HostName, Interface, with_sources};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream;
 use tokio::time::Instant;
 
+use super::counted::{Counters, together};
 use super::doubts::{Left, elsewhere, is_whole};
 use super::found;
+use super::limits;
 use super::loading::Loading;
 use super::pairs::{Pair, Ports, waves};
-use crate::limits;
 
 /// A pair that was asked, or why it was not.
 pub struct Asked {
     pair: Pair,
     route: Fact<String>,
     report: Result<Report, String>,
+    /// What the near interface counted meanwhile.
+    counted: Fact<Traffic>,
     carried: Option<Fact<Carried>>,
 }
 
@@ -47,6 +51,8 @@ pub struct Asking<'a> {
     pub moves: &'a (dyn Fn() -> bool + Sync),
     /// When all has to be asked.
     pub end: Instant,
+    /// When all loads have to be over: whoever had them made waits no longer.
+    pub load_end: Instant,
 }
 
 impl Asking<'_> {
@@ -54,6 +60,7 @@ impl Asking<'_> {
     pub async fn all(&self, chosen: Vec<Pair>) -> Vec<Asked> {
         let mut asked = Vec::new();
         for wave in waves(chosen, self.ports, &self.answerer.ports) {
+            let before = Counters::now().await;
             let wave = wave.into_iter().map(async |pair| {
                 let (from, to) = (pair.near.address, pair.far.address);
                 let route = match drover_host::route(from, to).await {
@@ -65,10 +72,12 @@ impl Asking<'_> {
                     pair,
                     route,
                     report,
+                    counted: Fact::unknown("it was not asked"),
                     carried: None,
                 }
             });
             let mut wave = join_all(wave).await;
+            count(&before, &mut wave).await;
             self.load(&mut wave).await;
             asked.extend(wave);
         }
@@ -86,7 +95,7 @@ impl Asking<'_> {
             asked.carried = Some(match load {
                 Err(why) => Fact::unknown(why.clone()),
                 Ok(_) if !answered => Fact::unknown("nothing came back"),
-                Ok(loading) => loading.of(&asked.pair, self.end, self.moves).await,
+                Ok(loading) => loading.of(&asked.pair, self.load_end, self.moves).await,
             });
         });
         join_all(loads).await;
@@ -153,6 +162,7 @@ impl Asking<'_> {
             pair,
             route,
             report,
+            counted,
             carried,
         } = asked;
         let left_out = |why: String| PathLeftOut {
@@ -178,12 +188,35 @@ impl Asking<'_> {
             loss: busy,
         };
         let mut path = found::path(ends, route, &report, doubts);
-        path.carried = carried.map(|carried| match busy {
-            // It shared its line with that.
-            Some(busy) if carried.known().is_some() => Fact::unknown(busy),
+        let of_far = left.counted(self.far, pair.far.address);
+        path.counted = together((report.asked, report.answered), counted, of_far);
+        // It shared its line with that, or was cut short.
+        let spoiled = busy.map(str::to_owned).or_else(|| left.untold(self.far));
+        path.carried = carried.map(|carried| match spoiled {
+            Some(why) if carried.known().is_some() => Fact::unknown(why),
             _ => carried,
         });
         Ok(path)
+    }
+}
+
+/// What their interfaces have counted since then.
+async fn count(before: &Counters, wave: &mut [Asked]) {
+    let mut crossed: BTreeMap<String, Traffic> = BTreeMap::new();
+    for asked in wave.iter() {
+        if let Ok(report) = &asked.report {
+            let of_nic = crossed.entry(asked.pair.near.interface.clone());
+            let of_nic = of_nic.or_default();
+            of_nic.received += report.answered;
+            of_nic.sent += report.asked;
+        }
+    }
+    let mut counted = before.since(&crossed).await;
+    for asked in wave {
+        // Those of a wave share no line, nor an interface.
+        if let Some(counted) = counted.remove(&asked.pair.near.interface) {
+            asked.counted = counted;
+        }
     }
 }
 

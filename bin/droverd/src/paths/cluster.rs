@@ -10,26 +10,33 @@
 //!   d asks   a b c
 //! ```
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use drover_api::{
     ClusterFactsView, ClusterPathsRequest, ClusterPathsView, ErrorCode, KeptReport, LoadRequest,
     MemberLeftOut, PathLeftOut, PathsView, Refusal,
 };
 use drover_plan::Text;
-use drover_tune::facts::{Fact, Path, PathEnd};
-use drover_types::HostName;
+use drover_tune::facts::{Path, PathEnd};
+use drover_types::{HostName, LoadId};
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::ask::{ask, not_answered, turn};
+use super::ask::{Wanted, ask, not_answered, turn};
+use super::hold::Loads;
+use super::limits;
 use super::loading;
 use super::only::Only;
+use super::outcome::{as_asked, leave_out};
+use super::together::load_together;
 use crate::agent::Context;
+use crate::api::Caller;
+use crate::doctor;
 use crate::migration::Migrations;
-use crate::{doctor, limits};
 
 /// Has them asked. Nothing more is asked once the caller has hung up. Where they are all, what was found is kept.
 ///
@@ -41,8 +48,16 @@ pub async fn cluster(
     request: ClusterPathsRequest,
 ) -> Result<ClusterPathsView, Refusal> {
     context.peers.are_known()?;
-    let ClusterPathsRequest { hosts, load } = request;
+    let ClusterPathsRequest {
+        hosts,
+        load,
+        load_together: together,
+    } = request;
     load.map_or(Ok(()), loading::check)?;
+    if together && load.is_none() {
+        let message = "several hosts load each other only where each path is loaded alone before";
+        return Err(Refusal::new(ErrorCode::BadRequest, message));
+    }
     let only = Only::new(context, hosts)?;
     let all = only.is_all();
     let begun = Timestamp::now();
@@ -53,6 +68,12 @@ pub async fn cluster(
         true => Some(facts_of(context, &hosts).await),
         false => None,
     };
+    let end = Instant::now() + limits::CLUSTER_PATHS;
+    let loads = match load {
+        Some(load) => Some(Loads::begin(context, load, &hosts).await),
+        None => None,
+    };
+    let are_made = loads.as_ref().is_some_and(Loads::are_made);
     let round = Round {
         context,
         migrations,
@@ -61,13 +82,10 @@ pub async fn cluster(
         gone: hosts.iter().map(|_| OnceLock::new()).collect(),
         hosts,
         // What one loads is no line for another.
-        asking: Semaphore::new(if load.is_some() {
-            1
-        } else {
-            limits::ASKING_AT_ONCE
-        }),
-        load,
-        end: Instant::now() + limits::CLUSTER_PATHS,
+        asking: Semaphore::new(if are_made { 1 } else { limits::ASKING_AT_ONCE }),
+        loads: loads.as_ref(),
+        goes_on: AtomicBool::new(false),
+        end,
     };
     let told = join_all((0..round.hosts.len()).map(|asker| round.asks(asker))).await;
     for told in told.into_iter().flatten() {
@@ -86,6 +104,16 @@ pub async fn cluster(
     });
     // What is wrong with an interface alone is told by each pair of its host.
     view.paths_left_out.dedup();
+    if let Some(loads) = loads.as_ref().filter(|_| together) {
+        let (all, hosts) = ((context, migrations), round.hosts.as_slice());
+        view.loaded_together = Some(match round.goes_on.into_inner() {
+            true => leave_out(loads, &mut view.paths),
+            false => load_together(all, (loads, hosts), &mut view.paths).await,
+        });
+    }
+    if let Some(loads) = loads {
+        loads.end().await;
+    }
     view.not_kept = match facts {
         Some(Ok(facts)) => doctor::keep(context, report(begun, facts, &view)).await,
         Some(Err(refusal)) => Some(refusal.message),
@@ -148,12 +176,15 @@ struct Round<'a> {
     migrations: &'a Arc<Migrations>,
     hosts: Vec<HostName>,
     only: Only,
-    load: Option<LoadRequest>,
+    /// How paths are loaded, where that is wanted.
+    loads: Option<&'a Loads>,
     /// Held while that host answers.
     answering: Vec<Mutex<()>>,
     /// Why a host that failed, and was silent when it was looked at again, is asked no more.
     gone: Vec<OnceLock<String>>,
     asking: Semaphore,
+    /// Whether two hosts may load each other after the end.
+    goes_on: AtomicBool,
     end: Instant,
 }
 
@@ -176,20 +207,35 @@ impl Round<'_> {
         (asker, near): (usize, &HostName),
         (answerer, far): (usize, &HostName),
     ) -> PathsView {
-        let asked = async {
-            let _answers = self.answering[answerer].lock().await;
+        let turn = async {
+            let answers = self.answering[answerer].lock().await;
             // Never closed.
-            let _slot = self.asking.acquire().await.ok();
-            self.ask_in_time((asker, near), (answerer, far)).await
+            let slot = self.asking.acquire().await.ok();
+            (answers, slot)
         };
-        let why = match timeout_at(self.end, asked).await {
-            Ok(Ok(view)) if is_about(&view, near, far) => return self.with_loads(near, view),
-            Ok(Ok(_)) => format!("{near} told of paths that it was not asked for"),
-            Ok(Err(why)) => why,
-            Err(_) => {
-                let seconds = limits::CLUSTER_PATHS.as_secs();
-                format!("all together took {seconds} s already: name the hosts that matter")
+        let over = || {
+            let seconds = limits::CLUSTER_PATHS.as_secs();
+            format!("all together took {seconds} s already: name the hosts that matter")
+        };
+        let load = self.loads.filter(|loads| loads.are_made());
+        let load = load.map(|loads| loads.request);
+        let asked = match timeout_at(begin_by(self.end, load), turn).await {
+            Ok(_turn) => {
+                let asked = self.ask_in_time((asker, near), (answerer, far));
+                timeout_at(self.end, asked).await.unwrap_or_else(|_| {
+                    let may_load = self.load_between(near, far).is_some();
+                    self.goes_on.fetch_or(may_load, Ordering::AcqRel);
+                    Err(over())
+                })
             }
+            Err(_) => Err(over()),
+        };
+        let why = match asked {
+            Ok(view) if is_about(&view, near, far) => {
+                return self.received((near, far), view);
+            }
+            Ok(_) => format!("{near} told of paths that it was not asked for"),
+            Err(why) => why,
         };
         let left = PathLeftOut {
             near: near.clone(),
@@ -203,16 +249,18 @@ impl Round<'_> {
         }
     }
 
-    /// An agent that knows nothing of loads says nothing of them.
-    fn with_loads(&self, near: &HostName, mut view: PathsView) -> PathsView {
-        if self.load.is_some() {
-            for path in &mut view.paths {
-                path.carried.get_or_insert_with(|| {
-                    Fact::unknown(format!(
-                        "the agent of {near} is of a version that loads no path"
-                    ))
-                });
-            }
+    /// How these two load each other, where they do.
+    fn load_between(&self, near: &HostName, far: &HostName) -> Option<(LoadRequest, LoadId)> {
+        let loads = self.loads?;
+        let id = loads.between(near, far).ok()?;
+        Some((loads.request, id))
+    }
+
+    /// Without what was not asked for; and why none was loaded where that was wanted.
+    fn received(&self, (near, far): (&HostName, &HostName), mut view: PathsView) -> PathsView {
+        let wanted = self.loads.map(|loads| loads.between(near, far).map(|_| ()));
+        for path in &mut view.paths {
+            as_asked(near, path, wanted.as_ref());
         }
         view
     }
@@ -247,22 +295,37 @@ impl Round<'_> {
 
     async fn ask(&self, near: &HostName, far: &HostName) -> Result<PathsView, Refusal> {
         let context = self.context;
+        let load = self.load_between(near, far).map(|(load, _)| load);
+        let part_of = self.loads.and_then(Loads::id);
         if *near != context.config.host {
             let client = context.peers.client(near)?;
-            let asked = client.ask_paths(far, self.load).await;
+            let asked = client.ask_paths(far, load, part_of).await;
             return asked.map_err(|error| not_answered(near, &error));
         }
         // To its end, as when another host is asked to.
         let turn = turn(context).await?;
         let (context, far) = (Arc::clone(context), far.clone());
-        let (migrations, load) = (Arc::clone(self.migrations), self.load);
-        let asked =
-            tokio::spawn(async move { ask(&context, &migrations, (&far, load), turn).await });
+        let migrations = Arc::clone(self.migrations);
+        let asked = tokio::spawn(async move {
+            let wanted = Wanted {
+                far: &far,
+                load,
+                part_of,
+                by: &Caller::Local,
+            };
+            ask(&context, &migrations, wanted, turn).await
+        });
         asked.await.unwrap_or_else(|error| {
             let message = format!("the agent failed at this: {error}");
             Err(Refusal::new(ErrorCode::Internal, message))
         })
     }
+}
+
+/// Two hosts that load each other begin no later than so that they end in time, unless something is wrong with a path.
+fn begin_by(end: Instant, load: Option<LoadRequest>) -> Instant {
+    let takes = |load: LoadRequest| limits::LOADED_PAIR + Duration::from_millis(load.time_ms);
+    end - load.map_or(Duration::ZERO, takes)
 }
 
 /// Nobody speaks of other paths than its own.
@@ -281,6 +344,19 @@ fn is_about(view: &PathsView, near: &HostName, far: &HostName) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hosts_that_load_each_other_begin_only_where_they_can_end_in_time() {
+        let end = Instant::now() + limits::CLUSTER_PATHS;
+        let load = LoadRequest {
+            time_ms: 10_000,
+            share: None,
+        };
+        assert_eq!(begin_by(end, None), end);
+        let load = begin_by(end, Some(load));
+        assert_eq!(end - load, limits::LOADED_PAIR + Duration::from_secs(10));
+        assert!(load > Instant::now() + limits::LOADS_BEGIN);
+    }
 
     #[test]
     fn nobody_is_believed_about_paths_of_others() {

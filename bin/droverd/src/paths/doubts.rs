@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use drover_api::{AnsweredAt, AnsweredView, ClientError};
+use drover_api::{AnsweredAt, AnsweredView, ClientError, CountedView};
 use drover_reach::{Beyond, Largest, Report};
+use drover_tune::facts::{Fact, Traffic};
 use drover_types::HostName;
 
 use crate::peers;
@@ -56,13 +57,35 @@ impl Left {
         Self(ended.map_err(|error| peers::unreachable(far, &error).message))
     }
 
+    /// What the interface with that address counted.
+    pub fn counted(&self, far: &HostName, address: IpAddr) -> Fact<Traffic> {
+        let untold =
+            |why: &str| Fact::unknown(format!("{far} did not say what its interface counted{why}"));
+        let left = match &self.0 {
+            Ok(left) => left.get(&address),
+            Err(why) => return untold(&format!(": {why}")),
+        };
+        let counted = left.and_then(|left| left.counted);
+        let known = |counted: CountedView| {
+            Fact::Known(Traffic {
+                received: counted.received,
+                sent: counted.sent,
+            })
+        };
+        counted.map_or_else(|| untold(""), known)
+    }
+
+    /// Why nothing is known of what was at its end.
+    pub fn untold(&self, far: &HostName) -> Option<String> {
+        let why = self.0.as_ref().err()?;
+        Some(format!("{far} did not say what it left unanswered: {why}"))
+    }
+
     /// Why silence of that address may be no loss.
     pub fn at(&self, far: &HostName, address: IpAddr) -> Option<String> {
         let left = match &self.0 {
             Ok(left) => left.get(&address),
-            Err(why) => {
-                return Some(format!("{far} did not say what it left unanswered: {why}"));
-            }
+            Err(_) => return self.untold(far),
         };
         match left {
             Some(AnsweredAt { left, .. }) if *left > 0 => Some(format!(
@@ -104,8 +127,13 @@ mod tests {
                 left,
                 unsent,
                 unsent_why: Some("Operation not permitted".into()),
+                counted: Some(CountedView {
+                    received: 2,
+                    sent: 3,
+                }),
             }],
             moving: 0,
+            loaded: None,
         }
     }
 
@@ -123,6 +151,24 @@ mod tests {
         let gone = Refusal::new(ErrorCode::NoSuchAnswerer, "it has ended");
         let none = Left::of(&far(), Err(gone.into()));
         assert!(at(&none, "10.0.0.2").unwrap().ends_with("it has ended"));
+        assert_eq!(none.untold(&far()), at(&none, "10.0.0.3"));
+        assert_eq!(some.untold(&far()), None);
+    }
+
+    #[test]
+    fn what_an_interface_counted_is_known_where_its_agent_says_so() {
+        let told = Left::of(&far(), Ok(answered(0)));
+        let counted = |left: &Left, at: &str| left.counted(&far(), at.parse().unwrap());
+        let known = Traffic {
+            received: 2,
+            sent: 3,
+        };
+        assert_eq!(counted(&told, "10.0.0.2"), Fact::Known(known));
+        let why = "b did not say what its interface counted";
+        assert_eq!(counted(&told, "10.0.0.3"), Fact::unknown(why));
+        let gone = Refusal::new(ErrorCode::NoSuchAnswerer, "it has ended");
+        let none = counted(&Left::of(&far(), Err(gone.into())), "10.0.0.2");
+        assert!(none.get().unwrap_err().starts_with(why), "{none:?}");
     }
 
     #[test]

@@ -35,7 +35,9 @@ pub fn path(
             Some(trip) => Fact::Known(trip.median),
             None => Fact::unknown("nothing was answered"),
         },
+        counted: Fact::unknown("it was not counted"),
         carried: None,
+        together: None,
     }
 }
 
@@ -130,6 +132,8 @@ mod tests {
                 beyond: Beyond::Refused,
                 ..crosses
             }),
+            asked: 0,
+            answered: 0,
             unfinished: None,
         }
     }
@@ -143,6 +147,8 @@ mod tests {
             arrivals: BTreeMap::new(),
             there: None,
             back: None,
+            asked: 0,
+            answered: 0,
             unfinished: Some(unfinished),
         }
     }

@@ -49,6 +49,17 @@ pub struct Loading {
     share: u8,
 }
 
+/// Who else loads the same host at the same time.
+#[derive(Debug, Clone, Copy)]
+pub struct Others {
+    /// Hosts that load the far line, this one with them.
+    pub senders: u32,
+    /// The rate of that line.
+    pub far_line: Option<BitRate>,
+    /// When all begin.
+    pub begin: Instant,
+}
+
 impl Loading {
     /// By what was asked for, which was [checked](check), and what the far host said; `guests` run here.
     ///
@@ -64,6 +75,9 @@ impl Loading {
     ) -> Result<Self, String> {
         if let Some(busy) = busy {
             return Err(busy.to_owned());
+        }
+        if let Some(why) = &answerer.no_load {
+            return Err(why.clone());
         }
         let port = answerer
             .load_port
@@ -84,13 +98,38 @@ impl Loading {
 
     /// Loads one path, if it ends by then; gives it up where a guest begins to move here.
     pub async fn of(&self, pair: &Pair, end: Instant, moves: impl Fn() -> bool) -> Fact<Carried> {
-        if moves() {
-            return Fact::unknown("a guest began to move");
-        }
         if Instant::now() + LOAD_GREETING + LOAD_WARM_UP + self.time > end {
             return Fact::unknown("the time for asking was over before");
         }
-        let most = self.most(pair.rate);
+        let most = self.most(pair.rate, (pair.rate, 1));
+        self.carried(pair, (most, None), moves).await
+    }
+
+    /// Loads one path together with others; gives it up where a guest begins to move here.
+    pub async fn beside(
+        &self,
+        pair: &Pair,
+        others: &Others,
+        moves: impl Fn() -> bool,
+    ) -> Fact<Carried> {
+        let Others {
+            senders,
+            far_line,
+            begin,
+        } = *others;
+        let most = self.most(pair.rate, (far_line.or(pair.rate), senders));
+        self.carried(pair, (most, Some(begin)), moves).await
+    }
+
+    async fn carried(
+        &self,
+        pair: &Pair,
+        (most, begin): (Option<BitRate>, Option<Instant>),
+        moves: impl Fn() -> bool,
+    ) -> Fact<Carried> {
+        if moves() {
+            return Fact::unknown("a guest began to move");
+        }
         let load = Load {
             interface: pair.near.interface.clone(),
             local: pair.near.address,
@@ -99,6 +138,7 @@ impl Loading {
             ticket: self.ticket.clone(),
             most,
             time: self.time,
+            begin: begin.map(Instant::into_std),
         };
         let halt = Arc::new(AtomicBool::new(false));
         let halted = Arc::clone(&halt);
@@ -117,10 +157,18 @@ impl Loading {
         }
     }
 
-    /// Nothing limits a load that may have all of its line.
-    fn most(&self, line: Option<BitRate>) -> Option<BitRate> {
-        let line = line.map_or(RATE_UNKNOWN, |line| line.0);
-        (self.share < 100).then(|| BitRate(line / 100 * u64::from(self.share)))
+    /// Nothing limits a load that may have all of its line. So many hosts share what loads may have of the far one.
+    fn most(
+        &self,
+        line: Option<BitRate>,
+        (far, senders): (Option<BitRate>, u32),
+    ) -> Option<BitRate> {
+        let part = |line: Option<BitRate>| {
+            let line = line.map_or(RATE_UNKNOWN, |line| line.0);
+            line / 100 * u64::from(self.share)
+        };
+        let of_far = part(far) / u64::from(senders.max(1));
+        (self.share < 100).then(|| BitRate(part(line).min(of_far)))
     }
 }
 
@@ -155,6 +203,7 @@ mod tests {
             moving: 0,
             guests,
             load_port,
+            no_load: None,
             interfaces: Vec::new(),
             ports: Default::default(),
         }
@@ -178,7 +227,8 @@ mod tests {
     fn a_load_leaves_half_of_the_line_to_guests_of_either_end_unless_more_is_asked_for() {
         let share = |share, near, far| {
             let loading = agreed(share, &answerer(far, Some(1)), near, None).unwrap();
-            loading.most(Some(BitRate(10_000_000_000)))
+            let line = Some(BitRate(10_000_000_000));
+            loading.most(line, (line, 1))
         };
         assert_eq!(share(None, 0, 0), None);
         for (near, far) in [(1, 0), (0, 1)] {
@@ -187,7 +237,25 @@ mod tests {
         assert_eq!(share(Some(20), 0, 0), Some(BitRate(2_000_000_000)));
         assert_eq!(share(Some(100), 3, 3), None);
         let unknown = agreed(Some(10), &answerer(0, Some(1)), 0, None).unwrap();
-        assert_eq!(unknown.most(None), Some(BitRate(100_000_000)));
+        assert_eq!(unknown.most(None, (None, 1)), Some(BitRate(100_000_000)));
+    }
+
+    #[test]
+    fn what_loads_may_have_of_a_line_is_for_all_that_load_it_together() {
+        let line = |gbit: u64| Some(BitRate(gbit * 1_000_000_000));
+        // The far one has guests.
+        let half = agreed(None, &answerer(1, Some(1)), 0, None).unwrap();
+        assert_eq!(
+            half.most(line(10), (line(10), 4)),
+            Some(BitRate(1_250_000_000))
+        );
+        // Slower ones leave some of it.
+        assert_eq!(
+            half.most(line(1), (line(10), 4)),
+            Some(BitRate(500_000_000))
+        );
+        let all = agreed(None, &answerer(0, Some(1)), 0, None).unwrap();
+        assert_eq!(all.most(line(10), (line(10), 4)), None);
     }
 
     #[test]
@@ -215,5 +283,11 @@ mod tests {
         assert_eq!(why, "one moves");
         let why = agreed(None, &answerer(0, None), 0, None).unwrap_err();
         assert!(why.contains("b takes no load"), "{why}");
+        let busy = AnswererView {
+            no_load: Some("b is busy with a load of c".into()),
+            ..answerer(0, None)
+        };
+        let why = agreed(None, &busy, 0, None).unwrap_err();
+        assert_eq!(why, "b is busy with a load of c");
     }
 }

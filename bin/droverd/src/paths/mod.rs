@@ -1,6 +1,6 @@
-//! Paths between hosts, asked about by datagrams: what is claimed of them, and what crosses.
+//! Paths between hosts, asked about by datagrams, and loaded: what is claimed of them, and what crosses.
 //!
-//! Owns the answerers of this host, and asks one other host at a time. Judges nothing: that is `drover-tune`'s.
+//! Owns the answerers of this host, and asks one other host at a time, or loads it. Judges nothing: that is `drover-tune`'s.
 //!
 //! ```text
 //!   cluster ── every host asks every other one ──▶ ask ── the pairs of interfaces that a migration would use
@@ -8,6 +8,8 @@
 //!                                  order, datagrams, end
 //!                                                   ▼
 //!                                          answerers (of another host)
+//!
+//!   together ── sets of paths, one after the other ──▶ carry, of several hosts at the same moment ──▶ answerers
 //! ```
 //!
 //! # Invariant
@@ -16,20 +18,33 @@
 mod answerers;
 mod ask;
 mod asking;
+mod carry;
 mod cluster;
+mod counted;
 mod doubts;
 mod found;
+mod hold;
+mod limits;
 mod loading;
 mod only;
+mod ordered;
+mod outcome;
 mod pairs;
+mod sets;
+mod taken;
+mod together;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::time::Instant;
 
 pub use self::answerers::{Answerers, Here};
-pub use self::ask::{ask, turn};
+pub use self::ask::{Wanted, ask, turn};
+pub use self::carry::carry;
 pub use self::cluster::cluster;
+pub use self::taken::{Taken, give_back, take};
 
 /// Questions and answers of this host.
 #[derive(Debug, Default)]
@@ -38,6 +53,8 @@ pub struct Paths {
     pub answerers: Answerers,
     /// Held by whoever asks: two at once would be loss to each other.
     asking: Arc<Mutex<()>>,
+    /// For which load this host is taken.
+    pub taken: Taken,
     /// Held by whoever keeps what was found, for as long as the disk takes.
     pub keeping: Arc<Mutex<()>>,
 }
@@ -45,4 +62,11 @@ pub struct Paths {
 /// Held by whoever asks. To be waited for where its caller can give up: who hangs up while waiting gives its place back.
 pub struct Turn {
     _held: OwnedMutexGuard<()>,
+    /// When it was begun to be waited for.
+    since: Instant,
+}
+
+/// As it is told.
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -125,8 +125,10 @@ pub fn waves(pairs: Vec<Pair>, near: &Ports, far: &Ports) -> Vec<Vec<Pair>> {
     let mut waves: Vec<Vec<Pair>> = Vec::new();
     for pair in pairs {
         let meets = |other: &Pair| {
-            share_a_line(near, &other.near.interface, &pair.near.interface)
-                || share_a_line(far, &other.far.interface, &pair.far.interface)
+            let (one, another) = (&other.near.interface, &pair.near.interface);
+            let (far_one, far_another) = (&other.far.interface, &pair.far.interface);
+            share_a_line(&|nic| near.get(nic), one, another)
+                || share_a_line(&|nic| far.get(nic), far_one, far_another)
         };
         match waves.iter_mut().find(|wave| !wave.iter().any(meets)) {
             Some(wave) => wave.push(pair),
@@ -136,10 +138,15 @@ pub fn waves(pairs: Vec<Pair>, near: &Ports, far: &Ports) -> Vec<Vec<Pair>> {
     waves
 }
 
-fn share_a_line(ports: &Ports, one: &str, other: &str) -> bool {
+/// Whether two interfaces of one host share its line, by what each stands on; one of which that is not told stands on itself.
+pub fn share_a_line<'p>(
+    ports: &dyn Fn(&str) -> Option<&'p BTreeSet<String>>,
+    one: &str,
+    other: &str,
+) -> bool {
     let of = |nic: &str| {
         let itself = || BTreeSet::from([nic.to_owned()]);
-        ports.get(nic).cloned().unwrap_or_else(itself)
+        ports(nic).cloned().unwrap_or_else(itself)
     };
     one == other || !of(one).is_disjoint(&of(other))
 }

@@ -36,7 +36,7 @@ pub async fn begun(hosts: &mut Hosts, from: usize, how: &str) -> MigrationId {
 }
 
 /// The same, and what is done where the guest writes much.
-async fn begun_by(
+pub async fn begun_by(
     hosts: &mut Hosts,
     from: usize,
     how: &str,

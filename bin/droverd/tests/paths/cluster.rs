@@ -133,6 +133,19 @@ impl Cluster {
         assert!(done.status.success(), "{host}: {command}: {said}");
     }
 
+    /// Bytes that a host has sent by an interface.
+    pub fn sent(&self, host: &str, nic: &str) -> u64 {
+        let counter = format!("/sys/class/net/{nic}/statistics/tx_bytes");
+        let read = Command::new("ip")
+            .args(["netns", "exec", &self.space(host), "cat", &counter])
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&read.stdout)
+            .trim()
+            .parse()
+            .unwrap()
+    }
+
     /// Loses one in so many of the datagrams that arrive at a port of the switch, at random: what agents say to each other arrives.
     pub fn lose(&self, port: &str, one_in: u32) {
         for rule in [
@@ -193,7 +206,10 @@ impl Cluster {
     /// What the agents find of the paths of these hosts, by the word of one of them.
     pub async fn asked(&self, by: &str, hosts: &[&str]) -> ClusterPathsView {
         let hosts = hosts.iter().map(|host| host.parse().unwrap()).collect();
-        let request = ClusterPathsRequest { hosts, load: None };
+        let request = ClusterPathsRequest {
+            hosts,
+            ..ClusterPathsRequest::default()
+        };
         self.client(by).cluster_paths(&request).await.unwrap()
     }
 }

@@ -22,17 +22,19 @@ async fn a_second_order_behind_a_firewall_is_no_finding_and_does_not_pass_for_no
         cluster.run("b", &format!("nft {rule}"));
     }
     let b = "b".parse().unwrap();
-    let first = cluster.client("a").ask_paths(&b, None).await.unwrap();
+    let first = cluster.client("a").ask_paths(&b, None, None).await.unwrap();
     assert_eq!(findings(&first.paths), super::NOTHING);
     let request = AnswererRequest {
         askers: vec!["10.78.0.9".parse().unwrap()],
         time_s: 60,
         load: false,
+        part_of: None,
+        only_load: false,
     };
     let other = cluster.client("b").order_answerer(&request).await.unwrap();
     let has_it = other.at.iter().any(|at| at.to_string() == "10.78.0.2:7471");
     assert!(has_it, "{other:?}");
-    let second = cluster.client("a").ask_paths(&b, None).await.unwrap();
+    let second = cluster.client("a").ask_paths(&b, None, None).await.unwrap();
     let report = examine(&[], &second.paths);
     assert_eq!(report.findings, [], "{second:#?}");
     let reach = report.skipped.iter().find(|it| it.rule == "path-reach");

@@ -14,6 +14,7 @@ mod load;
 mod provision;
 #[path = "../support/mod.rs"]
 mod support;
+mod together;
 
 use std::time::{Duration, Instant};
 
@@ -65,7 +66,10 @@ async fn paths_with_nothing_wrong_are_all_asked_from_both_ends_and_nothing_is_fo
     assert_eq!(pairs(&cluster.asked("a", &["b"]).await), 4);
     assert_eq!(pairs(&cluster.asked("a", &["b", "c"]).await), 2);
     let hosts = vec!["x".parse().unwrap()];
-    let request = ClusterPathsRequest { hosts, load: None };
+    let request = ClusterPathsRequest {
+        hosts,
+        ..ClusterPathsRequest::default()
+    };
     let unknown = cluster.client("a").cluster_paths(&request).await;
     let refused = unknown.unwrap_err();
     assert!(refused.is_refused_with(ErrorCode::NoSuchHost), "{refused}");
@@ -186,6 +190,37 @@ async fn a_route_by_another_interface_is_found_where_it_is_and_by_where_its_answ
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_arrives_by_another_interface_than_the_one_that_is_claimed_is_found_by_what_it_counts()
+{
+    let Some(cluster) = Cluster::new("counted", &["a", "b"], 2).await else {
+        return;
+    };
+    // One switch for both networks, and a takes n0 of b for who has the address of n1.
+    for command in [
+        "ip link add j0 mtu 9000 type veth peer name j1 mtu 9000",
+        "ip link set j0 master br0 up",
+        "ip link set j1 master br1 up",
+    ] {
+        cluster.run(SWITCH, command);
+    }
+    for host in ["a", "b"] {
+        cluster.run(host, "sysctl -qw net.ipv4.conf.all.arp_ignore=1");
+    }
+    let mac = "02:00:00:00:0b:00";
+    cluster.run("b", &format!("ip link set n0 address {mac}"));
+    for (nic, address) in [("n0", "10.78.0.2"), ("n1", "10.78.1.2")] {
+        let known = format!("ip neigh replace {address} lladdr {mac} dev {nic}");
+        cluster.run("a", &known);
+    }
+    let view = cluster.asked("a", &[]).await;
+    let found = findings(&view.paths);
+    assert_eq!(found, ["path-arrival b>a n1", "path-counted a>b n1"]);
+    let findings = examine(&[], &view.paths).findings;
+    let read = &findings[1].found.read;
+    assert!(read.contains("n1 of b received"), "{read}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_path_on_which_nothing_comes_back_is_found_and_the_agents_ask_over_the_other() {
     let Some(cluster) = Cluster::new("silent", &["a", "b"], 2).await else {
         return;
@@ -236,7 +271,7 @@ async fn an_answerer_that_dies_is_no_loss() {
     cluster.lose("b1", 4);
     let client = cluster.client("a");
     let b = "b".parse().unwrap();
-    let asked = tokio::spawn(async move { client.ask_paths(&b, None).await });
+    let asked = tokio::spawn(async move { client.ask_paths(&b, None, None).await });
     let deadline = Instant::now() + PATIENCE;
     while !cluster.log("b").contains("answers questions about paths") {
         assert!(Instant::now() < deadline, "{}", cluster.log("b"));
@@ -253,7 +288,7 @@ async fn an_answerer_that_dies_is_no_loss() {
     // And the one that is back has nothing of it.
     cluster.start("b").await;
     let b = "b".parse().unwrap();
-    let again = cluster.client("a").ask_paths(&b, None).await.unwrap();
+    let again = cluster.client("a").ask_paths(&b, None, None).await.unwrap();
     assert_eq!(again.paths.len(), 2);
 }
 
@@ -270,7 +305,7 @@ async fn across_networks_every_pair_is_knocked_at_and_hosts_without_any_path_are
     cluster.run("b", "ip addr add 10.80.1.2/24 dev n1");
     let ask = async || {
         let b = "b".parse().unwrap();
-        cluster.client("a").ask_paths(&b, None).await.unwrap()
+        cluster.client("a").ask_paths(&b, None, None).await.unwrap()
     };
     let of_n1 = |view: &PathsView| view.paths.iter().any(|path| path.near.nic == "n1");
     let dead = ask().await;
@@ -348,6 +383,8 @@ async fn interfaces_upon_one_port_are_told_to_share_its_line_and_all_are_asked()
         askers: vec!["10.78.0.1".parse().unwrap()],
         time_s: 1,
         load: false,
+        part_of: None,
+        only_load: false,
     };
     let ordered = cluster.client("b").order_answerer(&request).await.unwrap();
     let ports: Vec<_> = ordered
@@ -369,7 +406,7 @@ async fn a_host_asks_no_path_to_itself() {
     };
     let refused = cluster
         .client("a")
-        .ask_paths(&"a".parse().unwrap(), None)
+        .ask_paths(&"a".parse().unwrap(), None, None)
         .await;
     let refused: ClientError = refused.unwrap_err();
     assert!(refused.is_refused_with(ErrorCode::SameHost), "{refused}");

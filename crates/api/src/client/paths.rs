@@ -1,14 +1,15 @@
 //! What is asked about the paths between hosts.
 
-use drover_types::{AnswererId, HostName};
+use drover_types::{AnswererId, HostName, LoadId};
 use jiff::Timestamp;
 
 use super::{Client, ClientError};
 use crate::limits;
 use crate::views::kept::KeptView;
+use crate::views::load::{LoadOrder, LoadRequest, LoadTakeRequest, LoadTakenView, LoadedView};
 use crate::views::paths::{
     AnsweredView, AnswererRequest, AnswererView, ClusterPathsRequest, ClusterPathsView,
-    LoadRequest, PathsAskRequest, PathsView,
+    PathsAskRequest, PathsView,
 };
 
 impl Client {
@@ -32,7 +33,40 @@ impl Client {
         self.post(&path, &(), limits::READ_CALL).await
     }
 
-    /// `POST /v1/paths/ask`: the paths from that agent's host to another
+    /// `POST /v1/loads`, to another host's agent
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn take_for_load(
+        &self,
+        request: &LoadTakeRequest,
+    ) -> Result<LoadTakenView, ClientError> {
+        self.post("/v1/loads", request, limits::READ_CALL).await
+    }
+
+    /// `POST /v1/loads/{id}/carry`, to another host's agent
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn carry_load(
+        &self,
+        id: LoadId,
+        order: &LoadOrder,
+    ) -> Result<LoadedView, ClientError> {
+        let path = format!("/v1/loads/{id}/carry");
+        self.post(&path, order, limits::LOAD_CALL).await
+    }
+
+    /// `POST /v1/loads/{id}/end`, to another host's agent
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn end_load(&self, id: LoadId) -> Result<(), ClientError> {
+        let path = format!("/v1/loads/{id}/end");
+        self.post(&path, &(), limits::READ_CALL).await
+    }
+
+    /// `POST /v1/paths/ask`: the paths from that agent's host to another, loaded, where that is wanted, as part of a load that both were taken for
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -40,9 +74,13 @@ impl Client {
         &self,
         answerer: &HostName,
         load: Option<LoadRequest>,
+        part_of: Option<LoadId>,
     ) -> Result<PathsView, ClientError> {
-        let answerer = answerer.clone();
-        let request = PathsAskRequest { answerer, load };
+        let request = PathsAskRequest {
+            answerer: answerer.clone(),
+            load,
+            part_of,
+        };
         self.post("/v1/paths/ask", &request, limits::PATHS_ASK_CALL)
             .await
     }
@@ -55,8 +93,12 @@ impl Client {
         &self,
         request: &ClusterPathsRequest,
     ) -> Result<ClusterPathsView, ClientError> {
-        self.post("/v1/cluster/paths", request, limits::PATHS_CALL)
-            .await
+        let within = if request.load_together {
+            limits::LOADS_CALL
+        } else {
+            limits::PATHS_CALL
+        };
+        self.post("/v1/cluster/paths", request, within).await
     }
 
     /// `GET /v1/cluster/kept/{at}`

@@ -72,7 +72,7 @@ pub struct IncomingRequest {
     /// The source's interfaces.
     #[schema(value_type = Vec<InterfaceSchema>)]
     pub interfaces: Vec<Interface>,
-    /// CPUs of the source.
+    /// CPUs that the source may use for it.
     pub cpus: u32,
     /// QEMU's channels, when the operator fixed them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -176,7 +176,7 @@ pub struct IncomingOffer {
     /// How long both ends wait for a path when they have none left, in seconds: the shorter of
     /// what they are configured for.
     pub outage_limit_s: u64,
-    /// CPUs of the destination.
+    /// CPUs that the destination may use for it.
     pub cpus: u32,
     /// The version of the QEMU that waits.
     pub qemu_version: String,

@@ -16,6 +16,7 @@ pub mod kept;
 pub mod latency;
 pub mod libvirt;
 pub mod limit;
+pub mod load;
 pub mod migration;
 pub mod park;
 pub mod paths;

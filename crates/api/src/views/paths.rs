@@ -12,10 +12,11 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use drover_tune::facts::Path;
-use drover_types::{AnswererId, HostName, Interface};
+use drover_types::{AnswererId, HostName, Interface, LoadId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::load::{LoadRequest, LoadedTogether};
 use super::plan::MemberLeftOut;
 use crate::schema::InterfaceSchema;
 
@@ -30,6 +31,13 @@ pub struct AnswererRequest {
     /// Whether paths are to be loaded, too: connections are taken at the port for lanes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub load: bool,
+    /// Of which load that is: the host has to be taken for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = "uuid")]
+    pub part_of: Option<LoadId>,
+    /// Whether paths are only loaded: no question is answered then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub only_load: bool,
 }
 
 /// A host that answers.
@@ -56,6 +64,9 @@ pub struct AnswererView {
     /// Where loads are taken, if they were asked for; missing where the host takes none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_port: Option<u16>,
+    /// Why none are taken, where they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_load: Option<String>,
     /// The interfaces that the host lets migrations use, with those of their addresses alone.
     #[schema(value_type = Vec<InterfaceSchema>)]
     pub interfaces: Vec<Interface>,
@@ -84,6 +95,9 @@ pub struct AnsweredView {
     /// Migrations that are under way by now.
     #[serde(default)]
     pub moving: usize,
+    /// Why what was lost meanwhile may not be the fault of a path: the host was part of a load that is not the asker's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loaded: Option<String>,
 }
 
 /// What was answered at one address.
@@ -102,6 +116,18 @@ pub struct AnsweredAt {
     /// What the kernel said of the last of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsent_why: Option<String>,
+    /// What the interface that has it counted meanwhile; none where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted: Option<CountedView>,
+}
+
+/// Bytes that an interface counted, with all that crossed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CountedView {
+    /// That arrived.
+    pub received: u64,
+    /// That left.
+    pub sent: u64,
 }
 
 /// Asks a host to ask its paths to another.
@@ -113,19 +139,10 @@ pub struct PathsAskRequest {
     /// How to load each path, if what it carries is to be measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadRequest>,
-}
-
-/// How paths are loaded to measure what they carry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct LoadRequest {
-    /// How long each path is measured, in milliseconds: 100 to 10,000.
-    pub time_ms: u64,
-    /// The part of a line's rate that a load may take, in percent. Where it is not given: half of it where guests run at either end, and
-    /// all of it where none does.
+    /// The load that whoever asks has hosts taken for. To be loaded both have to be, and by whoever asks; what is loaded as part of it is nobody else's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1, maximum = 100)]
-    pub share: Option<u8>,
+    #[schema(value_type = Option<String>, format = "uuid")]
+    pub part_of: Option<LoadId>,
 }
 
 /// The paths from one host to another, as they were found.
@@ -167,6 +184,9 @@ pub struct ClusterPathsRequest {
     /// Measures what each path carries as well, two hosts at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadRequest>,
+    /// Measures after that what paths carry while several hosts load one, and while every host loads another. Only with `load`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub load_together: bool,
 }
 
 /// The paths between the hosts of a cluster.
@@ -182,6 +202,9 @@ pub struct ClusterPathsView {
     /// Members that did not answer, and why.
     #[serde(default)]
     pub left_out: Vec<MemberLeftOut>,
+    /// The time that loads of several hosts took, where they were asked for. What each path carried is told with the path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loaded_together: Option<LoadedTogether>,
     /// Why this is not kept, where all were asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_kept: Option<String>,

@@ -17,6 +17,10 @@ pub struct ReductionView {
     /// The most memory that pages take which both ends keep, in bytes.
     #[schema(value_type = u64)]
     pub kept_most: Bytes,
+    /// What they take now, at each end.
+    #[serde(default)]
+    #[schema(value_type = u64)]
+    pub kept_bytes: Bytes,
     /// Bytes of QEMU that were looked at.
     #[schema(value_type = u64)]
     pub raw_bytes: Bytes,
@@ -417,6 +421,7 @@ mod tests {
         let mut view = ReductionView {
             mode: ReductionMode::Zstd(1),
             kept_most: Bytes(1 << 28),
+            kept_bytes: Bytes(0),
             raw_bytes: Bytes(0),
             wire_bytes: Bytes(0),
             passed_bytes: Bytes(0),

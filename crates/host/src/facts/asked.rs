@@ -1,6 +1,6 @@
 //! What is asked of the kernel about each interface.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use drover_types::IpNetwork;
@@ -10,7 +10,7 @@ use crate::devlink::Devlink;
 use crate::ethtool::{Ethtool, Question};
 use crate::files::optional;
 use crate::interfaces::Listed;
-use crate::interrupts::parent_with_interrupts;
+use crate::interrupts::{fixed, parent_with_interrupts};
 use crate::netlink::Netlink;
 use crate::{dcb, lldp};
 
@@ -42,8 +42,10 @@ impl Asked {
             neighbours: None,
             has_folder: listed.has_folder,
             stands_on: None,
+            fixed: BTreeSet::new(),
             enabled: listed.enabled,
             team: listed.team,
+            qdisc: listed.qdisc,
             interface: listed.interface,
         };
         // Of guests' ends, which have no hardware and at most the address that every link has by itself, there may be thousands, and nobody asks about them.
@@ -79,6 +81,9 @@ impl Asked {
         if told.has_folder {
             let device = self.root.join(format!("sys/class/net/{nic}/device"));
             told.stands_on = parent_with_interrupts(&self.root, &device);
+            let has_them = told.stands_on.as_ref();
+            let has_them = has_them.map_or(device, |parent| self.root.join(parent));
+            told.fixed = fixed(&self.root, &has_them);
         }
         let slot = told.has_folder.then(|| slot(&self.root, nic)).flatten();
         (told.versions, told.health) = match (&mut self.devlink, slot) {

@@ -1,6 +1,6 @@
 //! What the folder of an interface in `/sys` tells.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use drover_tune::facts::{Bond, Counters, Interrupt, Pci, Steering};
 use drover_types::CpuSet;
@@ -44,25 +44,43 @@ impl Folder<'_> {
     }
 
     pub(super) fn steering(&self) -> Steering {
-        let all = self.tree.numbered(&self.at("queues"), "rx-");
-        let handed = all.iter().filter_map(|(_, queue)| {
+        let receive = self.tree.numbered(&self.at("queues"), "rx-");
+        // Those of other classes have masks of their own, if any: -1 where there are none.
+        let is_first = |(_, queue): &(u32, String)| {
+            let class = self.at(&format!("queues/{queue}/traffic_class"));
+            self.tree.parsed(&class).is_none_or(|class: i32| class < 1)
+        };
+        let mut send = self.tree.numbered(&self.at("queues"), "tx-");
+        send.retain(is_first);
+        Steering {
+            receive: self.masks(&receive, "rps_cpus"),
+            receive_queues: receive.len() as u32,
+            send: self.masks(&send, "xps_cpus"),
+            send_queues: send.len() as u32,
+        }
+    }
+
+    /// The processors in that file of each of these queues.
+    fn masks(&self, queues: &[(u32, String)], file: &str) -> BTreeMap<String, CpuSet> {
+        let masks = queues.iter().filter_map(|(_, queue)| {
             let mask = self
                 .tree
-                .text(&self.at(&format!("queues/{queue}/rps_cpus")))
+                .text(&self.at(&format!("queues/{queue}/{file}")))
                 .ok()?;
             let cpus = of_mask(&mask).filter(|cpus| !cpus.is_empty())?;
             Some((queue.clone(), cpus))
         });
-        Steering {
-            receive: handed.collect(),
-            receive_queues: all.len() as u32,
-        }
+        masks.collect()
     }
 
     /// Its own, or those of the device that it stands on.
-    pub(super) fn interrupts(&self, stands_on: Option<&str>) -> Result<Vec<Interrupt>, String> {
+    pub(super) fn interrupts(
+        &self,
+        stands_on: Option<&str>,
+        fixed: &BTreeSet<u32>,
+    ) -> Result<Vec<Interrupt>, String> {
         let device = stands_on.map_or_else(|| self.at("device"), str::to_owned);
-        interrupts(self.tree, &format!("{device}/msi_irqs"))
+        interrupts(self.tree, &format!("{device}/msi_irqs"), fixed)
     }
 
     /// The slot of the device that it stands on. What that carries is not told: others may stand on it as well.
@@ -131,6 +149,8 @@ impl Folder<'_> {
             received: number("rx_packets")?,
             receive_errors: number("rx_errors")?,
             receive_missed: number("rx_missed_errors")?,
+            sent: number("tx_packets").ok(),
+            send_errors: number("tx_errors").ok(),
         })
     }
 }
@@ -144,11 +164,15 @@ fn lines(tree: &Tree, path: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The interrupts that a folder names (`msi_irqs` of a PCI device), and which processors take them.
+/// The interrupts that a folder names (`msi_irqs` of a PCI device), which processors take them, and that nobody may move those of `fixed`.
 ///
 /// # Errors
 /// Why that is not told, to be read after "because".
-pub(crate) fn interrupts(tree: &Tree, folder: &str) -> Result<Vec<Interrupt>, String> {
+pub(crate) fn interrupts(
+    tree: &Tree,
+    folder: &str,
+    fixed: &BTreeSet<u32>,
+) -> Result<Vec<Interrupt>, String> {
     let all = tree.numbered(folder, "");
     if all.is_empty() {
         return Err("its device tells of no interrupts".to_owned());
@@ -165,13 +189,14 @@ pub(crate) fn interrupts(tree: &Tree, folder: &str) -> Result<Vec<Interrupt>, St
             cpus,
             // Not every kernel has it, and of an interrupt that is not in use it is empty.
             effective: tree.parsed(&effective).unwrap_or_default(),
+            fixed: fixed.contains(number),
         })
     };
     all.iter().take(INTERRUPTS).map(of).collect()
 }
 
 /// The kernel's way to write a set: words of 32 CPUs in hexadecimal digits, the last ones first.
-fn of_mask(mask: &str) -> Option<CpuSet> {
+pub(super) fn of_mask(mask: &str) -> Option<CpuSet> {
     let mut cpus = Vec::new();
     for (word, digits) in (0..).zip(mask.split(',').rev()) {
         let bits = u32::from_str_radix(digits.trim(), 16).ok()?;
@@ -207,6 +232,36 @@ mod tests {
         assert_eq!(read("00000001,00000002"), Some("1,32".to_owned()));
         assert_eq!(read("0"), Some(String::new()));
         assert_eq!(read("g"), None);
+    }
+
+    #[test]
+    fn processors_that_are_handed_packets_and_that_send_by_a_queue_alone_are_told() {
+        let root = tempfile::tempdir().unwrap();
+        write(
+            root.path(),
+            &[
+                ("sys/class/net/nic0/queues/rx-0/rps_cpus", "00\n"),
+                ("sys/class/net/nic0/queues/rx-1/rps_cpus", "0f\n"),
+                ("sys/class/net/nic0/queues/tx-0/xps_cpus", "01\n"),
+                ("sys/class/net/nic0/queues/tx-0/traffic_class", "-1\n"),
+                // As of an interface with one queue, of which the kernel tells none.
+                ("sys/class/net/nic0/queues/tx-1/timeout", "0\n"),
+                ("sys/class/net/nic0/queues/tx-2/traffic_class", "1\n"),
+            ],
+        );
+        let tree = Tree::at(root.path());
+        let path = "sys/class/net/nic0".to_owned();
+        let read = Folder { tree: &tree, path }.steering();
+        let one = |queue: &str, cpus: &str| -> BTreeMap<String, CpuSet> {
+            [(queue.to_owned(), cpus.parse().unwrap())].into()
+        };
+        let expected = Steering {
+            receive: one("rx-1", "0-3"),
+            receive_queues: 2,
+            send: one("tx-0", "0"),
+            send_queues: 2,
+        };
+        assert_eq!(read, expected);
     }
 
     #[test]
@@ -281,13 +336,19 @@ mod tests {
         );
         let tree = Tree::at(root.path());
         let path = "sys/class/net/nic0".to_owned();
-        let read = Folder { tree: &tree, path }.interrupts(None).unwrap();
+        let folder = Folder { tree: &tree, path };
+        let read = folder.interrupts(None, &[61].into()).unwrap();
         let told = read.iter().map(|one| {
             let taken = one.taken_by().to_string();
-            (one.number, one.cpus.to_string(), taken)
+            (one.number, one.cpus.to_string(), taken, one.fixed)
         });
-        let expected = [(60, "0-7", "5"), (61, "0-3", "0-3"), (62, "1", "1")];
-        let expected = expected.map(|(irq, may, is)| (irq, may.to_owned(), is.to_owned()));
+        let expected = [
+            (60, "0-7", "5", false),
+            (61, "0-3", "0-3", true),
+            (62, "1", "1", false),
+        ];
+        let expected =
+            expected.map(|(irq, may, is, fixed)| (irq, may.to_owned(), is.to_owned(), fixed));
         assert_eq!(told.collect::<Vec<_>>(), expected);
     }
 
@@ -320,8 +381,9 @@ mod tests {
         let tree = Tree::at(root.path());
         let path = "sys/class/net/nic0".to_owned();
         let folder = Folder { tree: &tree, path };
-        assert!(folder.interrupts(None).is_err());
-        let read = folder.interrupts(Some(&found)).unwrap();
+        let none = BTreeSet::new();
+        assert!(folder.interrupts(None, &none).is_err());
+        let read = folder.interrupts(Some(&found), &none).unwrap();
         assert_eq!((read.len(), read[0].number), (1, 24));
         let pci = folder.slot_below(&found).unwrap();
         assert_eq!(pci.slot, "0000:00:03.0");

@@ -19,6 +19,8 @@ mod tree;
 
 use drover_tune::facts::{Fact, Host};
 
+use crate::boot::BOOT_ID;
+
 pub(crate) use folder::interrupts;
 pub(crate) use told::runs;
 pub use told::{Answered, Told, Untold};
@@ -33,9 +35,11 @@ pub fn facts(tree: &Tree, told: &Told) -> Host {
     Host {
         name: told.host.clone(),
         uptime_s: settings::uptime(tree),
+        boot: tree.fact(BOOT_ID),
         nics: nics::nics(tree, told),
         processors: processors::processors(tree),
         settings: settings::settings(tree),
+        softnet: settings::softnet(tree),
         irqbalance: match told.irqbalance {
             Some(runs) => Fact::Known(runs),
             None => Fact::unknown("there are too many processes to look for irqbalance"),

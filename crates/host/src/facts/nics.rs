@@ -78,6 +78,10 @@ fn nic(tree: &Tree, told: &ToldNic) -> Nic {
         channels: told_of(told, Question::Channels, |answer| {
             Ok(ethtool::channels(answer))
         }),
+        qdisc: match &told.qdisc {
+            Some(kind) => Fact::Known(kind.clone()),
+            None => Fact::unknown("netlink does not tell of its queueing discipline"),
+        },
         rings: told_of(told, Question::Rings, ethtool::rings),
         features: told_of(told, Question::Features, |answer| {
             Ok(ethtool::features(answer))
@@ -86,7 +90,7 @@ fn nic(tree: &Tree, told: &ToldNic) -> Nic {
             Ok(ethtool::coalescing(answer))
         }),
         interrupts: of_folder(folder, |folder| {
-            folder.interrupts(told.stands_on.as_deref())
+            folder.interrupts(told.stands_on.as_deref(), &told.fixed)
         }),
         carrier_changes: of_folder(folder, |folder| folder.number("carrier_changes")),
         steering: of_folder(folder, |folder| Ok(folder.steering())),
@@ -194,6 +198,7 @@ fn firmware(tree: &Tree, told: &ToldNic) -> Fact<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::fs;
 
     use drover_types::Interface;
@@ -221,7 +226,9 @@ mod tests {
             has_folder: true,
             enabled: true,
             team: true,
+            qdisc: None,
             stands_on: None,
+            fixed: BTreeSet::new(),
             ethtool: BTreeMap::new(),
             dcb: None,
             versions: None,

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use drover_tune::facts::{Core, Fact, Frequencies, Node, Processors};
+use drover_tune::facts::{Core, Fact, Frequencies, Node, Policy, Processors};
 use drover_types::CpuSet;
 
+use super::folder::of_mask;
 use super::tree::Tree;
 
 const CPUS: &str = "sys/devices/system/cpu";
+const POLICIES: &str = "sys/devices/system/cpu/cpufreq";
 const NODES: &str = "sys/devices/system/node";
 
 pub(super) fn processors(tree: &Tree) -> Processors {
@@ -23,14 +25,52 @@ pub(super) fn processors(tree: &Tree) -> Processors {
         .map(|cpus| cpus.iter().collect())
         .unwrap_or_default();
     Processors {
+        housekeeping: match &online {
+            Fact::Known(online) => Fact::Known(housekeeping(tree, online)),
+            Fact::Unknown(why) => Fact::Unknown(why.clone()),
+        },
         cores: cores(tree, &cpus),
         nodes: nodes(tree),
         governors: words(tree, &cpus, "cpufreq/scaling_governor"),
         drivers: words(tree, &cpus, "cpufreq/scaling_driver"),
         preferences: words(tree, &cpus, "cpufreq/energy_performance_preference"),
+        policies: policies(tree),
         frequencies: frequencies(tree, &cpus),
         online,
     }
+}
+
+/// Files that are not there, or say `(null)`, keep nobody off.
+fn housekeeping(tree: &Tree, online: &CpuSet) -> CpuSet {
+    let set = |file: &str| -> CpuSet { tree.parsed(&format!("{CPUS}/{file}")).unwrap_or_default() };
+    let off = set("isolated").or(&set("nohz_full"));
+    let mask = tree.text("proc/irq/default_smp_affinity").ok();
+    let taken = mask.and_then(|mask| of_mask(&mask));
+    let has = |cpu: &u32, set: &CpuSet| set.iter().any(|one| one == *cpu);
+    let keeps = |cpu: &u32| !has(cpu, &off) && taken.as_ref().is_none_or(|taken| has(cpu, taken));
+    online.iter().filter(keeps).collect()
+}
+
+fn policies(tree: &Tree) -> Fact<BTreeMap<u32, Policy>> {
+    let all = tree.numbered(POLICIES, "policy").into_iter();
+    let policies = all.filter_map(|(number, name)| {
+        let file = |file: &str| tree.text(&format!("{POLICIES}/{name}/{file}")).ok();
+        let available = file("scaling_available_governors").unwrap_or_default();
+        let policy = Policy {
+            governor: file("scaling_governor")?,
+            available: available
+                .split_ascii_whitespace()
+                .map(str::to_owned)
+                .collect(),
+            preference: file("energy_performance_preference"),
+        };
+        Some((number, policy))
+    });
+    let policies: BTreeMap<u32, Policy> = policies.collect();
+    if policies.is_empty() {
+        return Fact::unknown("the kernel tells of nobody who chooses its CPUs' rate");
+    }
+    Fact::Known(policies)
 }
 
 fn frequencies(tree: &Tree, cpus: &[u32]) -> Fact<Frequencies> {
@@ -91,4 +131,73 @@ fn words(tree: &Tree, cpus: &[u32], file: &str) -> Fact<BTreeMap<String, u32>> {
         ));
     }
     Fact::Known(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn processors_that_somebody_keeps_the_kernel_off_are_left_out() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let online: CpuSet = "0-7".parse().unwrap();
+        let left = || housekeeping(&Tree::at(root.path()), &online).to_string();
+        assert_eq!(left(), "0-7");
+        write(&format!("{CPUS}/isolated"), "\n");
+        write(&format!("{CPUS}/nohz_full"), "  (null)\n");
+        assert_eq!(left(), "0-7");
+        write(&format!("{CPUS}/isolated"), "6-7\n");
+        write(&format!("{CPUS}/nohz_full"), "4,6\n");
+        assert_eq!(left(), "0-3,5");
+        write("proc/irq/default_smp_affinity", "27\n");
+        assert_eq!(left(), "0-2,5");
+    }
+
+    #[test]
+    fn who_chooses_the_rate_is_told_by_policy_with_what_could_be_chosen() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(POLICIES).join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        assert!(policies(&Tree::at(root.path())).known().is_none());
+        write("policy0/scaling_governor", "powersave\n");
+        write(
+            "policy0/scaling_available_governors",
+            "performance powersave \n",
+        );
+        write("policy0/energy_performance_preference", "balance_power\n");
+        write("policy16/scaling_governor", "ondemand\n");
+        // One whose processors are offline tells nothing.
+        write("policy32/related_cpus", "32\n");
+        let told = policies(&Tree::at(root.path()));
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        let expected = [
+            (
+                0,
+                Policy {
+                    governor: "powersave".into(),
+                    available: words(&["performance", "powersave"]),
+                    preference: Some("balance_power".into()),
+                },
+            ),
+            (
+                16,
+                Policy {
+                    governor: "ondemand".into(),
+                    available: words(&[]),
+                    preference: None,
+                },
+            ),
+        ];
+        assert_eq!(told, Fact::Known(expected.into()));
+    }
 }

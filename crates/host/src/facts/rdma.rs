@@ -1,4 +1,5 @@
-//! RDMA devices (`Documentation/ABI/stable/sysfs-class-infiniband`). Their addresses are not read: what kind they are is enough.
+//! RDMA devices (`Documentation/ABI/stable/sysfs-class-infiniband`, `Documentation/ABI/testing/configfs-rdma_cm`). Their addresses are not
+//! read: what kind they are is enough.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +51,10 @@ pub(super) fn rdma(tree: &Tree, device: &str, nic: &str) -> Result<Rdma, String>
         let (_, name) = file.split_once('/')?;
         Some((name.to_owned(), count))
     });
+    let manager = format!("sys/kernel/config/rdma_cm/{device}/ports/{port}");
     Ok(Rdma {
+        default_kind: tree.text(&format!("{manager}/default_roce_mode")).ok(),
+        default_tos: tree.parsed(&format!("{manager}/default_roce_tos")),
         device: device.to_owned(),
         port,
         state: word("state")?,
@@ -58,6 +62,7 @@ pub(super) fn rdma(tree: &Tree, device: &str, nic: &str) -> Result<Rdma, String>
         layer: word("link_layer")?,
         kinds,
         lost: lost.collect(),
+        downed: tree.parsed(&format!("{path}/counters/link_downed")),
     })
 }
 
@@ -112,6 +117,7 @@ mod tests {
         write("2/gid_attrs/ndevs/3", "");
         write("2/hw_counters/packet_seq_err", "12\n");
         write("2/counters/symbol_error", "0\n");
+        write("2/counters/link_downed", "3\n");
         let tree = Tree::at(root.path());
         let told = rdma(&tree, "mlx5_0", "ens1f0").unwrap();
         assert_eq!(
@@ -125,6 +131,20 @@ mod tests {
             ("symbol_error".to_owned(), 0),
         ];
         assert_eq!(told.lost, lost.into());
+        assert_eq!(told.downed, Some(3));
+        assert_eq!((&told.default_kind, told.default_tos), (&None, None));
+        write(
+            "../../../../kernel/config/rdma_cm/mlx5_0/ports/2/default_roce_mode",
+            "RoCE v2\n",
+        );
+        write(
+            "../../../../kernel/config/rdma_cm/mlx5_0/ports/2/default_roce_tos",
+            "106\n",
+        );
+        let default = rdma(&tree, "mlx5_0", "ens1f0").unwrap();
+        assert_eq!(default.default_kind.as_deref(), Some("RoCE v2"));
+        assert_eq!(default.default_tos, Some(106));
+        let told = default;
         write("../node_type", "1: CA\n");
         assert_eq!(rdma(&tree, "mlx5_0", "ens1f0").unwrap().kinds, told.kinds);
         write("../node_type", "4: RNIC\n");

@@ -1,6 +1,6 @@
 //! What the kernel tells by other ways than files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -25,11 +25,17 @@ pub struct ToldNic {
     /// The device that has its interrupts, by its path from the root, where that is not its own: of virtio's it is the parent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stands_on: Option<String>,
+    /// Those of its interrupts that nobody may move, by who may write their files: what is captured are texts.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub fixed: BTreeSet<u32>,
     /// Administratively up, with carrier or without.
     pub enabled: bool,
     /// Several adapters as one, by `teamd`.
     #[serde(default)]
     pub team: bool,
+    /// Its queueing discipline, where netlink tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qdisc: Option<String>,
     /// Attributes of ethtool's answers, as the kernel gave them.
     pub ethtool: BTreeMap<Question, Answered>,
     /// Attributes of data centre bridging; none where it was not asked.

@@ -30,6 +30,7 @@ fn interrupt(number: u32, may: &str, does: &str) -> Interrupt {
         number,
         cpus: cpus(may),
         effective: cpus(does),
+        fixed: false,
     }
 }
 
@@ -133,6 +134,20 @@ fn who_may_take_an_interrupt_is_written_whole_and_only_where_there_is_one() {
         "{refused:?}"
     );
     assert!(!root.join("proc/irq/121").exists());
+}
+
+#[test]
+fn an_interrupt_whose_file_is_for_reading_alone_is_the_kernels_own() {
+    let tree = Sockets::two_sockets();
+    let (root, device) = (tree.0.path(), "sys/devices/pci0000:00/0000:af:00.0");
+    give(&tree, device, &[(120, "3\n", "3\n"), (121, "4\n", "4\n")]);
+    let folder = root.join(device);
+    assert_eq!(fixed(root, &folder), BTreeSet::new());
+    let reading = fs::Permissions::from_mode(0o444);
+    fs::set_permissions(root.join("proc/irq/121/smp_affinity_list"), reading).unwrap();
+    // One without a file tells nothing.
+    tree.write(&format!("{device}/{IRQS}/122"), "msix\n");
+    assert_eq!(fixed(root, &folder), [121].into());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use super::captured::{Captured, capture};
-use super::catalogue::Break;
+use super::catalogue::{Break, PATHS};
 use crate::command::run;
 use crate::fault::harm;
 use crate::network;
@@ -19,6 +19,8 @@ const NICS: usize = 2;
 pub struct Broken {
     /// Something was done to hosts themselves.
     pub done: bool,
+    /// With what the doctor is asked beside `--all`, so that all of it is told.
+    pub asks: &'static [&'static str],
     /// The hosts with all that is wrong written of them, where a break is written.
     pub captured: Option<Captured>,
 }
@@ -26,8 +28,15 @@ pub struct Broken {
 /// Whether these can be wrong with hosts of such a lab.
 ///
 /// # Errors
-/// They name NICs or addresses that it does not have.
-pub fn check(lab: &LabSettings) -> Result<()> {
+/// They name NICs or addresses that it does not have, or take more hosts.
+pub fn check(lab: &LabSettings, breaks: &[&Break]) -> Result<()> {
+    if let Some(broken) = breaks.iter().find(|broken| broken.hosts > lab.hosts) {
+        let (name, hosts) = (broken.name, broken.hosts);
+        bail!(
+            "{name} takes {hosts} hosts, and the lab has {}: give --hosts {hosts}",
+            lab.hosts
+        );
+    }
     let is_named = |nic: usize| lab.addressing_of(nic) == Addressing::V4;
     if lab.nics.len() >= NICS && (0..NICS).all(is_named) {
         return Ok(());
@@ -42,7 +51,7 @@ pub fn check(lab: &LabSettings) -> Result<()> {
 /// # Errors
 /// As [`check`], or what commands on hosts say.
 pub async fn break_hosts(lab: &LabSettings, breaks: &[&Break], drover: &Path) -> Result<Broken> {
-    check(lab)?;
+    check(lab, breaks)?;
     for broken in breaks {
         let failed = || format!("{} did not come about", broken.name);
         do_one(lab, broken).await.with_context(failed)?;
@@ -52,8 +61,12 @@ pub async fn break_hosts(lab: &LabSettings, breaks: &[&Break], drover: &Path) ->
         true => Some(capture(&lab.name, breaks, drover).await?),
         false => None,
     };
+    let asks = breaks.iter().map(|broken| broken.asks());
+    let asks = asks.chain([PATHS]).max_by_key(|asks| asks.len());
     Ok(Broken {
         done: breaks.iter().any(|broken| !broken.is_written()),
+        // The longest has all that others have.
+        asks: asks.unwrap_or(PATHS),
         captured,
     })
 }

@@ -38,12 +38,11 @@ pub(super) async fn of_one(drover: &Path, lab: &Lab) -> Result<Look> {
     look(doctor, &[]).await
 }
 
-/// At all, by their agents; with `paths` these ask each other as well.
-pub(super) async fn of_all(drover: &Path, lab: &Lab, paths: bool) -> Result<Look> {
+/// At all, by their agents, and at what is asked for beside that.
+pub(super) async fn of_all(drover: &Path, lab: &Lab, asks: &[&str]) -> Result<Look> {
     let mut doctor = Command::new(drover);
     doctor.arg("--socket").arg(lab.host(0).api_socket());
-    let paths: &[&str] = if paths { &["--paths"] } else { &[] };
-    look(doctor, &[&["--all"], paths].concat()).await
+    look(doctor, &[&["--all"], asks].concat()).await
 }
 
 /// At captured hosts.

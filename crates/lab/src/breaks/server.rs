@@ -36,6 +36,8 @@ pub(super) fn files(nics: &[String]) -> Vec<File> {
 /// What its kernel would tell of an adapter by netlink, in place of what it tells of a veth.
 pub(super) fn tell(number: usize, nic: &mut Value) {
     nic["ethtool"] = WHOLE.told();
+    // A veth has what the lab holds its rate down with.
+    nic["qdisc"] = json!("mq");
     nic["interface"]["speed"] = json!(u64::from(WHOLE.speed) * 1_000_000);
     nic["interface"]["rdma"] = json!(rdma(number as u32));
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::captured::capture;
-use super::catalogue::{Break, catalogue, chosen};
+use super::catalogue::{Break, LOADS, PATHS, catalogue, chosen};
 use super::hand::break_hosts;
 use super::look::{Look, of_all, of_captured, of_one};
 use crate::compare::Say;
@@ -19,6 +19,9 @@ use crate::unite::start_united;
 /// NICs of the hosts, and their largest packet: those of a lab of which nothing is said.
 const RATES: &str = "1gbit,1gbit";
 const MTU: u32 = 9000;
+
+/// Hosts of those labs, where nothing that is wrong takes more.
+const HOSTS: usize = 2;
 
 /// What to try.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -122,6 +125,14 @@ pub async fn try_all(plan: &Plan, command: &str, say: Say<'_>) -> Result<Trials>
     for repeat in 1..=plan.repeats {
         say(&format!("{repeat} of {}: nothing wrong", plan.repeats));
         add(&mut clean, look_at_clean(plan).await?);
+        let loaded = breaks.iter().filter(|broken| broken.needs_loads());
+        if let Some(hosts) = loaded.map(|broken| broken.hosts).max() {
+            say(&format!(
+                "{repeat} of {}: nothing wrong, loaded",
+                plan.repeats
+            ));
+            add(&mut clean, look_at_loaded(plan, hosts).await?);
+        }
         for (broken, found) in breaks.iter().zip(&mut found) {
             say(&format!("{repeat} of {}: {}", plan.repeats, broken.name));
             let look = look_at(plan, broken).await;
@@ -162,10 +173,10 @@ fn add(all: &mut Vec<Clean>, looks: Vec<(&str, Look)>) {
 }
 
 /// A lab as `drover lab up --no-guest` makes it.
-async fn fresh(plan: &Plan) -> Result<Lab> {
+async fn fresh(plan: &Plan, hosts: usize) -> Result<Lab> {
     let lab = LabSettings {
         name: plan.name.clone(),
-        hosts: 2,
+        hosts,
         nics: nic_rates(RATES, None)?,
         addressing: Vec::new(),
         mtu: MTU,
@@ -178,10 +189,10 @@ async fn fresh(plan: &Plan) -> Result<Lab> {
 }
 
 async fn look_at_clean(plan: &Plan) -> Result<Vec<(&'static str, Look)>> {
-    let lab = fresh(plan).await?;
+    let lab = fresh(plan, HOSTS).await?;
     let one = of_one(&plan.drover, &lab).await?;
-    let all = of_all(&plan.drover, &lab, false).await?;
-    let paths = of_all(&plan.drover, &lab, true).await?;
+    let all = of_all(&plan.drover, &lab, &[]).await?;
+    let paths = of_all(&plan.drover, &lab, PATHS).await?;
     let captured = capture(&plan.name, &[], &plan.drover).await?;
     let captured = of_captured(&plan.drover, &captured).await?;
     lab.remove().await?;
@@ -193,12 +204,19 @@ async fn look_at_clean(plan: &Plan) -> Result<Vec<(&'static str, Look)>> {
     ])
 }
 
+async fn look_at_loaded(plan: &Plan, hosts: usize) -> Result<Vec<(&'static str, Look)>> {
+    let lab = fresh(plan, hosts).await?;
+    let loaded = of_all(&plan.drover, &lab, LOADS).await?;
+    lab.remove().await?;
+    Ok(vec![("hosts that load each other", loaded)])
+}
+
 async fn look_at(plan: &Plan, broken: &Break) -> Result<Look> {
-    let lab = fresh(plan).await?;
+    let lab = fresh(plan, broken.hosts).await?;
     let done = break_hosts(lab.settings(), &[broken], &plan.drover).await?;
     let look = match &done.captured {
         Some(captured) => of_captured(&plan.drover, captured).await?,
-        None => of_all(&plan.drover, &lab, broken.needs_paths()).await?,
+        None => of_all(&plan.drover, &lab, broken.asks()).await?,
     };
     lab.remove().await?;
     Ok(look)

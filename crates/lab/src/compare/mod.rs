@@ -154,18 +154,19 @@ pub async fn compare(plan: &Plan, command: &str, say: Say<'_>) -> Result<Compari
 
 async fn possible(plan: &Plan) -> (Vec<Method>, Vec<Skipped>) {
     let (mut methods, mut skipped) = (Vec::new(), Vec::new());
+    // Once for all methods: the kernel refuses an address that it has already.
+    let mptcp = if plan.methods.iter().any(|method| method.is_mptcp()) {
+        network::enable_mptcp(&plan.lab).await.err()
+    } else {
+        None
+    };
     for &method in &plan.methods {
-        let obstacle = if method.is_mptcp() {
-            network::enable_mptcp(&plan.lab).await.err()
-        } else {
-            None
-        };
-        match obstacle {
-            Some(error) => skipped.push(Skipped {
+        match &mptcp {
+            Some(error) if method.is_mptcp() => skipped.push(Skipped {
                 method,
                 because: format!("{error:#}"),
             }),
-            None => methods.push(method),
+            _ => methods.push(method),
         }
     }
     (methods, skipped)

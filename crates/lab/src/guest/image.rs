@@ -124,7 +124,7 @@ async fn add_contents(archive: &mut Archive<Vec<u8>>, guests: &[GuestSettings]) 
     Ok(())
 }
 
-/// The probe: `DROVER_PROBE`, or beside this program, or where the build of a checkout leaves it.
+/// The probe: `DROVER_PROBE`, or beside this program, or where it is installed or the build of a checkout leaves it.
 ///
 /// # Errors
 /// It is nowhere; how to build it.
@@ -141,7 +141,8 @@ pub fn find_probe() -> Result<PathBuf> {
         let built = folder
             .join("probe/x86_64-unknown-linux-gnu/release")
             .join(PROBE);
-        [folder.join(PROBE), built]
+        let installed = folder.join("lib/drover").join(PROBE);
+        [folder.join(PROBE), installed, built]
     });
     let mut places = beside.filter(|path| is_static(path));
     places.next().with_context(|| {

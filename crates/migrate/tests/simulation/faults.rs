@@ -4,9 +4,10 @@ use drover_migrate::destination::{self, Destination};
 use drover_migrate::source::{self, Source};
 use drover_migrate::{CancelledBy, DestinationStep, SourceStep, Verdict};
 
+use crate::event::{Event, Fault};
 use crate::qemu::Qemu;
 use crate::requests::unreachable;
-use crate::world::{Event, Fault, PATIENCE, World, gone};
+use crate::world::{PATIENCE, World, gone};
 
 impl World {
     pub(crate) fn fault(&mut self, fault: Fault) {

@@ -11,6 +11,7 @@
     reason = "helpers of tests are tests too"
 )]
 
+mod event;
 mod faults;
 mod operator;
 mod postcopy;
@@ -28,7 +29,8 @@ use std::time::Duration;
 use drover_migrate::{DestinationStep, KeptGuest, MigrationSeen, Outcome, Resolution, SourceStep};
 use proptest::prelude::*;
 
-use world::{Event, Fault, World};
+use event::{Event, Fault};
+use world::World;
 
 /// Longer than every deadline and every retry that ends by itself: five times 15 s for an
 /// abandon, 90 s for a prepared destination, and what led there.

@@ -10,8 +10,9 @@ use drover_migrate::{
     SourceRecord, SourceStep, claimed,
 };
 
+use crate::event::Event;
 use crate::qemu::Qemu;
-use crate::world::{Event, World, migration};
+use crate::world::{World, migration};
 
 /// Between two tries of whoever tries again.
 const AGAIN: Duration = Duration::from_secs(2);

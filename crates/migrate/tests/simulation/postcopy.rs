@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use drover_migrate::{GuestSeen, MigrationSeen, Question, Reason, destination, limits, source};
 
-use crate::world::{Event, World, gone};
+use crate::event::Event;
+use crate::world::{World, gone};
 
 /// Before a hypervisor is connected to its relay, in milliseconds.
 const CONNECTING: u64 = 300;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use drover_migrate::{DestinationStep, Outcome, Resolution, SourceStep, Verdict};
 use proptest::prelude::*;
 
-use crate::world::{Event, Fault, World};
+use crate::event::{Event, Fault};
+use crate::world::World;
 use crate::{
     FAULTS, LONG, Runs, any_fault, cases, check_always, check_end, decide, heal,
     kills_a_hypervisor, runs, strike, struck_in, undisturbed_in,

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use drover_migrate::{HandOffAnswer, Question, Time, Verdict, destination, source};
 
+use crate::event::Event;
 use crate::requests::unreachable_answer;
-use crate::world::{Event, World, gone};
+use crate::world::{World, gone};
 
 /// How long the source's agent waits for an answer.
 const CALL: Duration = Duration::from_secs(15);

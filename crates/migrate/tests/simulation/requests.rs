@@ -4,7 +4,8 @@ use drover_migrate::destination::{self, Destination};
 use drover_migrate::source;
 use drover_migrate::{Cause, DestinationStep, HandOffAnswer, Reason, Resolution};
 
-use crate::world::{Event, World, gone, migration, path};
+use crate::event::Event;
+use crate::world::{World, gone, migration, path};
 
 impl World {
     pub(crate) fn request(&mut self, life: u32, action: &source::Action) {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use drover_migrate::{Reason, WaitingOn, destination};
 
-use crate::world::{Event, World, gone};
+use crate::event::Event;
+use crate::world::{World, gone};
 
 /// How long an agent waits for its hypervisor's answer.
 const ANSWER: Duration = Duration::from_secs(5);

@@ -6,8 +6,9 @@ use drover_migrate::destination;
 use drover_migrate::source;
 use drover_migrate::{MigrationSeen, Output, Reason, SourceStep};
 
+use crate::event::Event;
 use crate::qemu::Qemu;
-use crate::world::{Event, World, gone};
+use crate::world::{World, gone};
 
 impl World {
     pub(crate) fn drive_source(&mut self) {

@@ -2,7 +2,8 @@
 
 use drover_migrate::{GuestSeen, MigrationSeen, destination};
 
-use crate::world::{Event, World, gone};
+use crate::event::Event;
+use crate::world::{World, gone};
 
 impl World {
     pub(crate) fn connected(&self) -> bool {

@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use super::prove;
 use crate::Ticket;
 use crate::limits::{
-    LOAD_BUFFER, LOAD_CONNECTIONS, LOAD_GREETING, LOAD_LOOK, LOAD_TIME_LEAST, LOAD_TIME_MOST,
-    LOAD_WARM_UP, PEER_FULL_SHARE, UNFED_SHARE,
+    LOAD_BUFFER, LOAD_CONNECTIONS, LOAD_GREETING, LOAD_LATE, LOAD_LOOK, LOAD_REST, LOAD_TIME_LEAST,
+    LOAD_TIME_MOST, LOAD_WARM_UP, PEER_FULL_SHARE, UNFED_SHARE,
 };
 
 /// What is to be measured.
@@ -38,6 +38,8 @@ pub struct Load {
     pub most: Option<BitRate>,
     /// How long it is measured, after [`LOAD_WARM_UP`]: [`LOAD_TIME_LEAST`] to [`LOAD_TIME_MOST`].
     pub time: Duration,
+    /// When it begins, where others begin then, too: it goes on for [`LOAD_REST`] after it was measured. At once where there is none.
+    pub begin: Option<Instant>,
 }
 
 /// What a path carried.
@@ -83,6 +85,9 @@ pub enum NotMeasured {
     /// A connection ended before it was told to: the far host has ended the order, or its agent is gone.
     #[error("the far host ended a connection meanwhile")]
     Cut,
+    /// The others had begun, so that it would have been measured without them.
+    #[error("its connections were open {} ms after the others had begun", .0.as_millis())]
+    Late(Duration),
     /// It was halted.
     #[error("it was given up, as a guest began to move")]
     Halted,
@@ -91,7 +96,8 @@ pub enum NotMeasured {
     Nothing(Duration),
 }
 
-/// Measures it, unless it is halted; blocks for the time of it, [`LOAD_WARM_UP`], and up to [`LOAD_GREETING`].
+/// Measures it, unless it is halted; blocks for the time of it, [`LOAD_WARM_UP`], and up to [`LOAD_GREETING`]; together with others also
+/// until they begin, and for [`LOAD_REST`].
 ///
 /// # Errors
 /// [`NotMeasured`].
@@ -100,8 +106,15 @@ pub fn measure(load: &Load, halt: &AtomicBool) -> Result<Measured, NotMeasured> 
     let until = Instant::now() + LOAD_GREETING;
     let connections = (0..LOAD_CONNECTIONS).map(|_| open(load, until));
     let connections: Vec<_> = connections.collect::<Result<_, _>>()?;
-    let full = Full::new(connections, Instant::now() + LOAD_WARM_UP + time)?;
-    let measured = full.measured(time, halt);
+    let rest = match load.begin {
+        Some(begin) => {
+            wait_for(begin, halt)?;
+            LOAD_REST
+        }
+        None => Duration::ZERO,
+    };
+    let full = Full::new(connections, Instant::now() + LOAD_WARM_UP + time + rest)?;
+    let measured = full.measured((time, rest), halt);
     let cut = full.end();
     if cut { Err(NotMeasured::Cut) } else { measured }
 }
@@ -136,11 +149,16 @@ impl Full {
         Ok(full)
     }
 
-    fn measured(&self, time: Duration, halt: &AtomicBool) -> Result<Measured, NotMeasured> {
+    fn measured(
+        &self,
+        (time, rest): (Duration, Duration),
+        halt: &AtomicBool,
+    ) -> Result<Measured, NotMeasured> {
         wait(LOAD_WARM_UP, halt)?;
         let (from, first) = (Instant::now(), sum(&self.lanes)?);
         wait(time, halt)?;
         let (took, last) = (from.elapsed(), sum(&self.lanes)?);
+        wait(rest, halt)?;
         judge(first, last, took).ok_or(NotMeasured::Nothing(took))
     }
 
@@ -167,6 +185,15 @@ impl Drop for Full {
     fn drop(&mut self) {
         self.shut_down();
     }
+}
+
+/// Until the others begin, or not at all where they have.
+fn wait_for(begin: Instant, halt: &AtomicBool) -> Result<(), NotMeasured> {
+    let late = Instant::now().saturating_duration_since(begin);
+    if late > LOAD_LATE {
+        return Err(NotMeasured::Late(late));
+    }
+    wait(begin.saturating_duration_since(Instant::now()), halt)
 }
 
 fn wait(time: Duration, halt: &AtomicBool) -> Result<(), NotMeasured> {

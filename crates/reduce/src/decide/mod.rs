@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::class::Class;
 use crate::codec::{Codec, Level};
+use crate::codecs::OfCodecs;
 use crate::counts::Counts;
 use crate::limits::{
     ABOUT_AS_FAST, FASTER, FIRST_LOOK, LASTING, LEAP, LITTLE_MORE, LITTLE_MORE_STAYS, MUCH_LESS,
@@ -156,12 +157,14 @@ impl Times {
 }
 
 /// What happened in some time, over all channels.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Seen {
     /// In this time.
     pub lasted: Duration,
     /// What became of the bytes.
     pub counts: Counts,
+    /// What each codec made of its part: right after a change, chunks of the way before are among them.
+    pub codecs: OfCodecs,
     /// Where the time went of the threads that had any.
     pub times: Times,
 }
@@ -331,15 +334,16 @@ impl Controller {
         }
         let in_a_second = |bytes: u64| bytes as f64 / seen.lasted.as_secs_f64();
         let carried = in_a_second(seen.counts.wire);
-        if self.line.seen(self.now, carried, slowest, self.way) {
-            self.trials.forget();
+        let way = self.way;
+        if self.line.seen(self.now, carried, slowest, way) {
+            self.lines_are_others();
         }
         let crossed = Crossed {
             raw: in_a_second(seen.counts.raw),
             wire: carried,
         };
         let conditions = Conditions {
-            way: self.way,
+            way,
             line: (slowest == Slowest::Lines).then_some(carried),
             slowed: seen.times.slowed(),
         };
@@ -353,6 +357,15 @@ impl Controller {
                 self.wanted_since = None;
             }
             Outcome::None => self.decide(slowest),
+        }
+    }
+
+    /// A trial that is under way says nothing any more. The way that is tried stays for as long as none is better by what is known of the
+    /// lines as they are now, which is looked at at once. But what the destination has is passed only where that was found to be faster.
+    fn lines_are_others(&mut self) {
+        let unjudged = self.trials.forget();
+        if let Some(of) = unjudged.filter(|of| of.promise == Promise::Leap) {
+            self.change(of.before);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::class::Class;
 use crate::codec::Codec;
-use crate::counts::Section;
+use crate::codecs::OfCodecs;
 use crate::decide::{CODECS, Seen, Slowest, Tried, Way};
 use crate::limits::{CARRYING_BY_WIRE, NEWEST_COUNTS, UNSEEN_FADES};
 
@@ -105,8 +105,8 @@ impl Model {
             for (class, section) in self.classes.iter_mut().zip(sections) {
                 class.part.add(section.bytes as f64 / described);
             }
-            self.correct(sections, way, times.packing.as_secs_f64());
         }
+        self.correct(&seen.codecs);
         if !times.working().is_zero() {
             self.stretched.add(times.slowed());
         }
@@ -131,33 +131,31 @@ impl Model {
         }
     }
 
-    /// Learns from what the codec in use made, and took.
-    fn correct(&mut self, sections: [Section; 2], way: Way, packing: f64) {
-        let Way::On { codec, dense } = way else {
-            return;
-        };
-        let Some(at) = codec_at(codec).filter(|_| codec != Codec::None) else {
-            return;
-        };
-        let mut promised = 0.0;
-        let through = [true, dense];
-        for ((class, section), _) in self
-            .classes
-            .iter_mut()
-            .zip(sections)
-            .zip(through)
-            .filter(|(_, on)| *on)
-        {
-            let bytes = section.bytes as f64;
-            let OfCodec { ratio, cost } = class.codecs[at];
+    /// Learns from what codecs really made, and took: each of what went through it.
+    fn correct(&mut self, codecs: &OfCodecs) {
+        let (mut promised, mut took) = (0.0, 0.0);
+        // By samples, and really.
+        let mut made = [(0.0, 0.0); 2];
+        for of in codecs.iter().filter(|of| of.codec != Codec::None) {
+            let (Some(at), class) = (codec_at(of.codec), class_at(of.class)) else {
+                continue;
+            };
+            let OfCodec { ratio, cost } = self.classes[class].codecs[at];
+            let bytes = of.section.bytes as f64;
             promised += cost.or(0.0) * bytes;
-            let sampled = ratio.0.filter(|sampled| *sampled > 0.0 && bytes > 0.0);
-            if let Some(sampled) = sampled {
-                class.better.add(section.packed as f64 / bytes / sampled);
+            took += of.took.as_secs_f64();
+            if let Some(sampled) = ratio.0.filter(|sampled| *sampled > 0.0) {
+                made[class].0 += sampled * bytes;
+                made[class].1 += of.section.packed as f64;
+            }
+        }
+        for (class, (sampled, really)) in self.classes.iter_mut().zip(made) {
+            if sampled > 0.0 {
+                class.better.add(really / sampled);
             }
         }
         if promised > 0.0 {
-            self.dearer.add(packing / promised);
+            self.dearer.add(took / promised);
         }
     }
 

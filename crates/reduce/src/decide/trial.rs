@@ -270,9 +270,9 @@ impl Trials {
         barred.is_some_and(|barred| now < barred.until)
     }
 
-    /// What was found is of no use any more, as everything is another.
-    pub(super) fn forget(&mut self) {
-        *self = Self::default();
+    /// What was found is of no use any more, as everything is another. What was just tried is not judged.
+    pub(super) fn forget(&mut self) -> Option<Tested> {
+        std::mem::take(self).now.map(|trial| trial.of)
     }
 }
 
@@ -303,8 +303,11 @@ mod tests {
         assert!(!trials.is_barred(then, LZ4));
         trials.bar(then, LZ4);
         assert!(trials.is_barred(then + BARRED_FOR, LZ4));
-        trials.forget();
+        assert_eq!(trials.forget(), None);
         assert!(!trials.is_barred(then, LZ4));
+        trials.begin(then, PAGES, LZ4, Promise::Faster, None);
+        let unjudged = trials.forget().map(|of| (of.before, of.tried));
+        assert_eq!(unjudged, Some((PAGES, LZ4)));
     }
 
     #[test]

@@ -139,14 +139,13 @@ impl Kept {
         &mut self,
         (turn, page): (Turn, PageId),
         (content, hash): (&[u8], u64),
-        deltas: bool,
         change: &mut Vec<u8>,
     ) -> Found {
         if content.len() != self.page_bytes || self.most == 0 {
             return Found::New { keep: None };
         }
         let earlier = self.of_page.get(&page).copied();
-        if deltas && let Some(slot) = earlier {
+        if let Some(slot) = earlier {
             let found = self.changed(turn, slot, (content, hash), change);
             if let Some(found) = found {
                 return found;
@@ -334,7 +333,7 @@ mod tests {
     fn put(kept: &mut Kept, channel: u16, chunk: u64, page: u64, content: &[u8]) -> Found {
         let turn = kept.begin(channel, chunk);
         let hashed = (content, hash(content));
-        kept.put((turn, PageId(page)), hashed, true, &mut Vec::new())
+        kept.put((turn, PageId(page)), hashed, &mut Vec::new())
     }
 
     const fn new(slot: u32) -> Found {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use drover_reduce::Codec;
 use drover_reduce::decide::{Controller, Slowest, Way};
 use drover_reduce::limits::{DECIDED_EVERY, SAMPLED_EVERY};
 
@@ -248,4 +249,26 @@ fn a_trial_is_judged_by_all_of_it_and_not_by_its_last_look() {
     };
     let controller = tries([&gains, &gains]);
     assert!(packs(&controller), "{controller:#?}");
+}
+
+#[test]
+fn what_the_way_before_made_is_not_charged_to_the_one_in_use() {
+    let world = World {
+        line: 0.4 * GIGABIT,
+        ..world()
+    };
+    let mut controller = Controller::default();
+    world.run(&mut controller, seconds(1));
+    assert!(packs(&controller), "{controller:#?}");
+    let used = controller.way();
+    let ratio = |controller: &Controller| {
+        let verdict = controller.verdicts().find(|verdict| verdict.way == used);
+        verdict.unwrap().ratio
+    };
+    let before = ratio(&controller);
+    // Each thread finishes its chunk: all of these went through no codec.
+    let finished = world.seen(Way::with(Codec::None), DECIDED_EVERY);
+    controller.seen(&finished);
+    let now = ratio(&controller);
+    assert!((now - before).abs() < 0.001, "{before} {now}");
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use drover_reduce::decide::{CODECS, Controller, Seen, Slowest, Times, Tried, Way};
 use drover_reduce::limits::DECIDED_EVERY;
-use drover_reduce::{Class, Codec, Counts, Level, Section};
+use drover_reduce::{Choice, Class, Codec, Counts, Level, OfCodecs, PackingTook, Section};
 use proptest::prelude::*;
 
 use world::{GIGABIT, Made, World, packs, seconds, world};
@@ -283,6 +283,23 @@ proptest! {
             });
         }
         let section = |bytes, packed| Section { bytes, packed };
+        let mut codecs = OfCodecs::default();
+        let given = Counts {
+            ordinary_section: section(bytes[3] >> 1, bytes[4] >> 1),
+            dense_section: section(bytes[0] >> 1, bytes[5] >> 1),
+            ..Counts::default()
+        };
+        for codec in CODECS {
+            let choice = Choice {
+                ordinary: codec,
+                dense: codec,
+            };
+            let took = PackingTook {
+                ordinary: time(1),
+                dense: time(2),
+            };
+            codecs.add(choice, &given, took);
+        }
         let seen = Seen {
             lasted: Duration::from_nanos(lasted),
             counts: Counts {
@@ -293,6 +310,7 @@ proptest! {
                 dense_section: section(bytes[1], bytes[2]),
                 ..Counts::default()
             },
+            codecs,
             times: Times {
                 for_lines: time(0),
                 for_destination: time(7),

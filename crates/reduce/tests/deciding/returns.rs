@@ -200,3 +200,27 @@ fn several_times_the_bytes_cross_where_that_is_faster_and_not_to_spare_processor
     }
     assert!(passed >= 60, "{passed} of 100 {controller:#?}");
 }
+
+#[test]
+fn what_the_destination_has_is_not_passed_on_where_lines_became_others_before_that_was_judged() {
+    let over = |line: f64| World {
+        line: line * GIGABIT,
+        destination_passed: 8.0 * GIGABIT,
+        ..homecoming()
+    };
+    let mut controller = Controller::default();
+    for look in 0.. {
+        assert!(look < 100, "{controller:#?}");
+        over(2.0).run(&mut controller, DECIDED_EVERY);
+        if controller.way() == Way::Off {
+            break;
+        }
+    }
+    over(2.0).run(&mut controller, DECIDED_EVERY);
+    assert_eq!(controller.way(), Way::Off);
+    over(6.0).run(&mut controller, DECIDED_EVERY);
+    assert_ne!(controller.way(), Way::Off, "{controller:#?}");
+    // It is tried anew, and found to be faster.
+    over(6.0).run(&mut controller, seconds(2));
+    assert_eq!(controller.way(), Way::Off, "{controller:#?}");
+}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use drover_reduce::decide::{CODECS, Controller, Seen, Times, Tried, Way};
 use drover_reduce::limits::{DECIDED_EVERY, SAMPLE_BYTES, SAMPLED_EVERY};
-use drover_reduce::{Class, Codec, Counts, Section};
+use drover_reduce::{Choice, Class, Codec, Counts, OfCodecs, PackingTook, Section};
 
 /// What a codec makes of a byte, and in which time a thread does it.
 #[derive(Debug, Clone, Copy)]
@@ -156,6 +156,7 @@ impl World {
             wire: (raw * ratio) as u64,
             ..Counts::default()
         };
+        let mut codecs = OfCodecs::default();
         match way {
             // A chunk now and then is described.
             Way::Off => {
@@ -177,11 +178,21 @@ impl World {
                 counts.ordinary_section = section(raw * self.ordinary, self.of_ordinary[at]);
                 let dense_at = if dense { at } else { 0 };
                 counts.dense_section = section(raw * self.dense, self.of_dense[dense_at]);
+                let choice = Choice {
+                    ordinary: codec,
+                    dense: CODECS[dense_at],
+                };
+                let took = PackingTook {
+                    ordinary: time(raw * self.ordinary * self.of_ordinary[at].seconds),
+                    dense: time(raw * self.dense * self.of_dense[dense_at].seconds),
+                };
+                codecs.add(choice, &counts, took);
             }
         }
         Seen {
             lasted,
             counts,
+            codecs,
             times,
         }
     }

@@ -65,6 +65,8 @@ pub(super) struct Deciding {
     /// When it was last decided, and what had come of everything by then; not before the first chunk: a session is there long before
     /// QEMU sends.
     decided: Option<(Instant, Counts, Times)>,
+    /// Since then.
+    since: OfCodecs,
     sampled: Option<Instant>,
     /// From one sample to the next: twice as long each time while bytes are passed.
     sampled_every: Duration,
@@ -79,6 +81,7 @@ impl Deciding {
             codecs: OfCodecs::default(),
             times: Times::default(),
             decided: None,
+            since: OfCodecs::default(),
             sampled: None,
             sampled_every: SAMPLED_EVERY,
         }
@@ -122,6 +125,9 @@ impl Deciding {
         if matches!(self.policy, Policy::Always(_)) {
             return;
         }
+        if let Some((choice, took)) = done.packed {
+            self.since.add(choice, &done.counts, took);
+        }
         for tried in &done.tried {
             self.controller.tried(tried);
         }
@@ -131,6 +137,7 @@ impl Deciding {
         }
         let Some((at, counts, times)) = self.decided else {
             self.decided = Some((now, self.counts, self.times));
+            self.since = OfCodecs::default();
             return;
         };
         let lasted = now.saturating_duration_since(at);
@@ -138,6 +145,7 @@ impl Deciding {
             self.controller.seen(&Seen {
                 lasted,
                 counts: self.counts - counts,
+                codecs: std::mem::take(&mut self.since),
                 times: self.times - times,
             });
             self.decided = Some((now, self.counts, self.times));

@@ -272,9 +272,14 @@ impl Shared {
         let words = words.map(|(channel, (word, _))| (*channel, (*word).to_owned()));
         let words = words.collect();
         let whys = opaque.into_iter().map(|(channel, (_, why))| (channel, why));
+        let kept = match &self.end {
+            End::Source(kept, _) => lock(kept).bytes(),
+            End::Destination(kept, _) => lock(kept).bytes(),
+        };
         let deciding = lock(&self.deciding);
         Reduced {
             counts: deciding.counts(),
+            kept,
             zero: self.zero.load(Ordering::Relaxed),
             codecs: deciding.codecs(),
             times: deciding.times(),

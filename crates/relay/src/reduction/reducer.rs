@@ -11,9 +11,7 @@ use drover_qstream::{Channel, Kind, Opaque};
 use drover_reduce::decide::{Times, Tried, Way};
 use drover_reduce::kept::source::Kept;
 use drover_reduce::limits::raw_bytes_most;
-use drover_reduce::{
-    Choice, Class, Codec, Counts, Encoder, Measures, PackingTook, Sampler, Span, Told,
-};
+use drover_reduce::{Choice, Class, Codec, Counts, Encoder, PackingTook, Sampler, Span, Told};
 use drover_session::ChannelId;
 
 use super::courtesy::with_less_priority;
@@ -44,12 +42,6 @@ impl Taken {
         reduced: false,
     };
 }
-
-/// Everything that pages are compared with.
-const MEASURES: Measures = Measures {
-    same: true,
-    deltas: true,
-};
 
 /// Reads one channel.
 #[derive(Debug)]
@@ -265,8 +257,8 @@ impl Reducer {
         let raw = &self.staged[..whole];
         let encoder = &mut self.encoder;
         encoder.look(raw, spans);
-        encoder.find(sequence, raw, &mut lock(kept), MEASURES);
-        encoder.write(raw, &mut told(), MEASURES);
+        encoder.find(sequence, raw, &mut lock(kept));
+        encoder.write(raw, &mut told());
         self.worked(|times| &mut times.describing);
     }
 

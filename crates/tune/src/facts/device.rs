@@ -39,4 +39,14 @@ pub struct Rdma {
     pub kinds: BTreeMap<String, u32>,
     /// What was lost or late since the driver was started, by the kernel's names for counters that are there.
     pub lost: BTreeMap<String, u64>,
+    /// The kind of address that the kernel's connection manager takes unless a program says otherwise, such as `RoCE v2`; none where nobody
+    /// had it told (`rdma_cm` of configfs).
+    #[serde(default)]
+    pub default_kind: Option<String>,
+    /// The type of service that its packets have, the same way: the upper six bits are their DSCP.
+    #[serde(default)]
+    pub default_tos: Option<u8>,
+    /// How often its link went down since then; none where it does not count.
+    #[serde(default)]
+    pub downed: Option<u64>,
 }

@@ -31,6 +31,26 @@ pub struct Dcb {
     pub peer_pfc: Option<Pfc>,
     /// The same.
     pub peer_ets: Option<Ets>,
+    /// What each of 8 classes may send at most, in kbit/s; 0 where there is no bound. None where the driver does not tell.
+    #[serde(default)]
+    pub rates: Option<Vec<u64>>,
+    /// Which priority packets have by what is in them.
+    #[serde(default)]
+    pub apps: Vec<App>,
+    /// The switch's; none where it tells nothing.
+    #[serde(default)]
+    pub peer_apps: Vec<App>,
+}
+
+/// What packets have a priority (`dcb_app`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct App {
+    /// By what they are told: 1 the type of the frame, 2 a port of TCP, 3 one of UDP, 4 one of either, 5 the DSCP.
+    pub selector: u8,
+    /// Which type, port or DSCP.
+    pub protocol: u16,
+    /// The priority.
+    pub priority: u8,
 }
 
 /// Priority flow control.

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use device::{Rdma, Reporter, Spread};
-pub use fabric::{Dcb, Ets, Neighbour, Pause, Pfc};
+pub use fabric::{App, Dcb, Ets, Neighbour, Pause, Pfc};
 pub use guest::{Argument, Card, Guest, HugePages, Memory, Offer, Offers, Pages, Seen};
 pub use layers::Layers;
 pub use media::{Down, Medium, Modes, Module, Port};
@@ -25,8 +25,10 @@ pub use nic::{
     Bond, Channels, Coalescing, Counters, Duplex, Features, Fec, Interrupt, Kind, Link, Nic, Pci,
     Rings, Steering,
 };
-pub use path::{Answers, Carried, Crossing, HeldUpBy, Path, PathEnd};
-pub use processors::{Core, Frequencies, Node, Processors};
+pub use path::{
+    Answers, Carried, Counted, Crossing, HeldUpBy, Joint, Path, PathEnd, Together, Traffic,
+};
+pub use processors::{Core, Frequencies, Node, Policy, Processors};
 
 /// A fact, or why it is not known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,12 +77,18 @@ pub struct Host {
     pub name: String,
     /// Seconds since it was started.
     pub uptime_s: Fact<u64>,
+    /// Which start of it that was: another word after each (`boot_id`).
+    #[serde(default)]
+    pub boot: Fact<String>,
     /// Its processors.
     pub processors: Processors,
     /// Its network interfaces, loopback left out, in the order of their names.
     pub nics: Vec<Nic>,
     /// Settings of the kernel by their names in sysctl.
     pub settings: BTreeMap<String, Fact<String>>,
+    /// What became of packets that processors took in.
+    #[serde(default)]
+    pub softnet: Fact<Softnet>,
     /// irqbalance is running, which puts interrupts where it likes.
     pub irqbalance: Fact<bool>,
     /// What its memory has for guests.
@@ -106,6 +114,15 @@ pub struct Clock {
     pub doubt_ms: u64,
 }
 
+/// Packets of all processors since the host's start (`/proc/net/softnet_stat`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Softnet {
+    /// That were to be handed on, and found no place.
+    pub dropped: u64,
+    /// How often some were left for a later turn.
+    pub squeezed: u64,
+}
+
 impl Host {
     /// The setting of that name.
     ///
@@ -114,6 +131,17 @@ impl Host {
     pub fn setting(&self, name: &str) -> Result<&str, &str> {
         let fact = self.settings.get(name).ok_or("it was not read")?;
         fact.get().map(String::as_str)
+    }
+
+    /// Marks interrupts of which it is known elsewhere that nobody may move them.
+    pub fn mark_fixed(&mut self, is_fixed: impl Fn(&Interrupt) -> bool) {
+        for nic in &mut self.nics {
+            if let Fact::Known(interrupts) = &mut nic.interrupts {
+                for interrupt in interrupts {
+                    interrupt.fixed |= is_fixed(interrupt);
+                }
+            }
+        }
     }
 
     /// The interface of that name.

@@ -59,6 +59,9 @@ pub struct Nic {
     /// Which of them packets are handed to.
     #[serde(default)]
     pub spread: Fact<Spread>,
+    /// What packets go through before they come to it: its queueing discipline, by the kernel's name.
+    #[serde(default)]
+    pub qdisc: Fact<String>,
     /// Places for packets.
     pub rings: Fact<Rings>,
     /// What the hardware, or the kernel, does for the stack.
@@ -197,6 +200,10 @@ pub struct Interrupt {
     /// Which of them the kernel has it taken by; nothing where it does not tell.
     #[serde(default)]
     pub effective: CpuSet,
+    /// The kernel spreads it by itself and lets nobody move it (`IRQD_AFFINITY_MANAGED`), as far as that is told: by who may write its file
+    /// since Linux 6.13, by what it refused a change before.
+    #[serde(default)]
+    pub fixed: bool,
 }
 
 impl Interrupt {
@@ -211,13 +218,19 @@ impl Interrupt {
     }
 }
 
-/// Steering by the kernel (`queues/rx-*/rps_cpus`).
+/// Steering by the kernel (`queues/rx-*/rps_cpus`, `queues/tx-*/xps_cpus`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Steering {
     /// Processors that packets are handed to; by queue, those with none left out.
     pub receive: BTreeMap<String, CpuSet>,
     /// Queues for what arrives.
     pub receive_queues: u32,
+    /// Processors that send by a queue alone; by queue, those with none left out.
+    #[serde(default)]
+    pub send: BTreeMap<String, CpuSet>,
+    /// Queues for what leaves, of the first class of traffic where there are several.
+    #[serde(default)]
+    pub send_queues: u32,
 }
 
 /// The slot of an adapter (`/sys/bus/pci/devices`).
@@ -274,4 +287,10 @@ pub struct Counters {
     pub receive_errors: u64,
     /// Dropped for want of a place.
     pub receive_missed: u64,
+    /// Packets that left; none where it is not told.
+    #[serde(default)]
+    pub sent: Option<u64>,
+    /// Packets that were to leave and did not, for a fault of the adapter or the cable.
+    #[serde(default)]
+    pub send_errors: Option<u64>,
 }

@@ -29,9 +29,15 @@ pub struct Path {
     pub back: Fact<Crossing>,
     /// Half of the round trips were longer, in microseconds.
     pub round_trip: Fact<u64>,
+    /// What both interfaces that are claimed counted while it was asked.
+    #[serde(default)]
+    pub counted: Fact<Counted>,
     /// What it carried to the far end; missing where that was not to be measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carried: Option<Fact<Carried>>,
+    /// What it carried while others were loaded at the same time; missing where that was not to be measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub together: Option<Together>,
 }
 
 /// An end of a path.
@@ -65,6 +71,28 @@ pub struct Crossing {
     pub vanish: bool,
 }
 
+/// Bytes that crossed a path, and what the interfaces at its ends counted meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    /// Of questions that were answered, without headers.
+    pub asked: u64,
+    /// Of answers that arrived, the same way.
+    pub answered: u64,
+    /// By the near interface.
+    pub near: Traffic,
+    /// By the far one.
+    pub far: Traffic,
+}
+
+/// Bytes that an interface counted, with Ethernet's headers and all else that crossed it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// That arrived.
+    pub received: u64,
+    /// That left.
+    pub sent: u64,
+}
+
 /// What a path carried when it was loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Carried {
@@ -80,6 +108,45 @@ pub struct Carried {
     pub again: u64,
     /// What it waited for.
     pub held_up_by: HeldUpBy,
+}
+
+impl Carried {
+    /// What it could have carried at most, in bits a second, by its slower link and what was allowed; nothing where nobody tells the
+    /// link's rate.
+    #[must_use]
+    pub fn most(&self) -> Option<u64> {
+        let line = self.line?;
+        let most = self.allowed.map_or(line, |allowed| allowed.min(line));
+        Some(most.max(1))
+    }
+}
+
+/// What a path carried while others were loaded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Together {
+    /// It has no part in either, as its line is loaded by another path of its two hosts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub beside: bool,
+    /// While all hosts that have a path to its far host loaded that one.
+    pub to_one: Fact<Joint>,
+    /// While every host loaded another one.
+    pub each_other: Fact<Joint>,
+}
+
+/// What a path carried beside others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Joint {
+    /// What it carried.
+    pub carried: Carried,
+    /// The time at which that was: paths that were loaded at the same time have the same number.
+    pub round: u32,
+    /// What the near interface stands on; a bond stands on several.
+    #[serde(default)]
+    pub near_ports: BTreeSet<String>,
+    /// What the far interface stands on: those that have one of these in common share a line.
+    pub far_ports: BTreeSet<String>,
+    /// Bits in a second of the far link, where known.
+    pub far_line: Option<u64>,
 }
 
 /// What a load waited for most of the time.

@@ -1,6 +1,6 @@
 //! Facts of a host's processors.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use drover_types::CpuSet;
 use serde::{Deserialize, Serialize};
@@ -12,6 +12,10 @@ use super::Fact;
 pub struct Processors {
     /// Those that are online.
     pub online: Fact<CpuSet>,
+    /// Those of them that nobody keeps the kernel off: neither isolated (`isolcpus`), nor without a clock's tick (`nohz_full`), nor left out
+    /// of where interrupts are taken unless somebody says otherwise (`irqaffinity`).
+    #[serde(default)]
+    pub housekeeping: Fact<CpuSet>,
     /// On which core each is: hyperthreads share one.
     pub cores: Fact<BTreeMap<u32, Core>>,
     /// The NUMA nodes that have processors.
@@ -23,9 +27,23 @@ pub struct Processors {
     /// How many of them each preference of energy or performance has (`energy_performance_preference`).
     #[serde(default)]
     pub preferences: Fact<BTreeMap<String, u32>>,
+    /// Who chooses the rate of one or several of them, by the number of the policy (`cpufreq/policyN`).
+    #[serde(default)]
+    pub policies: Fact<BTreeMap<u32, Policy>>,
     /// How fast they may run.
     #[serde(default)]
     pub frequencies: Fact<Frequencies>,
+}
+
+/// How the rate of some processors is chosen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Policy {
+    /// Its governor.
+    pub governor: String,
+    /// Governors that it may have.
+    pub available: BTreeSet<String>,
+    /// Energy or performance, where its hardware chooses (`energy_performance_preference`).
+    pub preference: Option<String>,
 }
 
 /// How fast processors may run, in kHz.

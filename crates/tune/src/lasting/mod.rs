@@ -104,9 +104,12 @@ impl Places {
         match step {
             Step::File { path, to, .. } => {
                 let name = path.strip_prefix("proc/sys/");
-                let name = name.ok_or(
-                    "nobody keeps it: whoever pins interrupts and queues does so at each start",
-                )?;
+                let name = name.ok_or(match path.starts_with("sys/devices/system/cpu/") {
+                    true => "no file keeps it: `tuned-adm profile virtual-host` does",
+                    false => {
+                        "nobody keeps it: whoever pins interrupts and queues does so at each start"
+                    }
+                })?;
                 self.settings.insert(name.replace('/', "."), to.clone());
                 Ok(())
             }

@@ -18,13 +18,23 @@ const PACKETS: u64 = 1_000_000;
 /// Fewer than these in a day say nothing.
 const PACKETS_A_DAY: u64 = 100;
 
+/// Whole days since the host's start.
+pub(super) fn days(host: &Host) -> Result<u64, &str> {
+    Ok(host.uptime_s.get()? / DAY_S)
+}
+
+/// Whether so many of all packets are more than chance has in so many days.
+pub(super) fn too_many(bad: u64, all: u64, days: u64) -> bool {
+    bad >= PACKETS_A_DAY * days.max(1) && bad.saturating_mul(PACKETS) > all
+}
+
 /// A carrier stays.
 pub fn flaps(host: &Host, nic: &Nic) -> Verdict {
     if !is_used(host, nic) {
         return Ok(Answer::NotAbout);
     }
     let changes = *nic.carrier_changes.get()?;
-    let days = host.uptime_s.get()? / DAY_S;
+    let days = days(host)?;
     let most = CHANGES + CHANGES_A_DAY * days;
     if changes <= most {
         return Ok(Answer::Right);
@@ -44,38 +54,58 @@ pub fn flaps(host: &Host, nic: &Nic) -> Verdict {
     }))
 }
 
-/// Next to no packet is damaged or dropped.
+/// Next to no packet is damaged or dropped, arriving or leaving.
 pub fn errors(host: &Host, nic: &Nic) -> Verdict {
     if !is_used(host, nic) {
         return Ok(Answer::NotAbout);
     }
     let counters = nic.counters.get()?;
-    let days = host.uptime_s.get()? / DAY_S;
+    let days = days(host)?;
     let (damaged, missed) = (counters.receive_errors, counters.receive_missed);
     let bad = damaged.saturating_add(missed);
-    let least = PACKETS_A_DAY * days.max(1);
-    if bad < least || bad.saturating_mul(PACKETS) <= counters.received {
+    let mut read = Vec::new();
+    if too_many(bad, counters.received, days) {
+        read.push(format!(
+            "of {} packets {damaged} arrived damaged, and {missed} were dropped",
+            counters.received
+        ));
+    }
+    let arrive = !read.is_empty();
+    let (sent, not_sent) = (
+        counters.sent.unwrap_or(0),
+        counters.send_errors.unwrap_or(0),
+    );
+    if too_many(not_sent, sent, days) {
+        read.push(format!("of {sent} to be sent {not_sent} did not leave"));
+    }
+    if read.is_empty() {
         return Ok(Answer::Right);
     }
-    let mend = if damaged > 0 {
-        "replace the cable or its modules"
-    } else {
-        "more places in its ring, more queues, or fewer guests on the processors that serve it"
+    // Where both are bad, what arrives is looked at first: its cable is the other direction's, too.
+    let mend = match arrive {
+        true if damaged > 0 => "replace the cable or its modules",
+        true => {
+            "more places in its ring, more queues, or fewer guests on the processors that serve it"
+        }
+        false => {
+            "see which errors its driver tells (ethtool -S), and replace the cable or its modules"
+        }
     };
-    let all = counters.received.saturating_add(bad);
+    let (lost, of) = match arrive {
+        true => (bad, counters.received),
+        false => (not_sent, sent),
+    };
     let line = nic.link.known().and_then(|link| link.speed);
     Ok(Answer::Found(Found {
         severity: Severity::Notice,
-        read: format!(
-            "of {} packets {damaged} arrived damaged, and {missed} were dropped, {}",
-            counters.received,
-            since(days)
-        ),
+        read: format!("{}, {}", read.join("; "), since(days)),
         expected: format!("fewer than one in a million, or than {PACKETS_A_DAY} a day"),
         why: "TCP takes each for a line that is full, and sends more slowly".into(),
-        cost: of_loss(nic.mtu, bad, all, line),
+        cost: of_loss(nic.mtu, lost, of.saturating_add(lost), line),
         change: None,
-        by_hand: Some(format!("look whether it becomes more: if so, {mend}")),
+        by_hand: Some(format!(
+            "look whether it becomes more (`--since` tells, of a host that was not restarted): if so, {mend}"
+        )),
         lines: Vec::new(),
     }))
 }

@@ -1,8 +1,11 @@
 //! What an adapter and the switch do when a line is full.
 
+use std::collections::BTreeSet;
+
 use drover_types::BitRate;
 
 use super::of_nic;
+use super::roce::of_roce;
 use super::used::is_used;
 use crate::change::{Disruption, NicSetting, pause_words};
 use crate::cost::of_rate;
@@ -33,12 +36,12 @@ const TELLS_BEFORE: &str = "ixgbe";
 /// Of the time since the start, one part of so many: less is nothing.
 const OF_TIME: u64 = 1000;
 
-fn is_about(host: &Host, nic: &Nic) -> bool {
+pub(super) fn is_about(host: &Host, nic: &Nic) -> bool {
     is_used(host, nic) && nic.kind == Kind::Adapter
 }
 
 /// Priorities that are held back alone, in words.
-pub(super) fn listed(pfc: &Pfc) -> String {
+pub(crate) fn listed(pfc: &Pfc) -> String {
     match enabled(Some(pfc)).join(", ") {
         none if none.is_empty() => "no priority".to_owned(),
         some => format!("priority {some}"),
@@ -50,7 +53,7 @@ fn enabled(pfc: Option<&Pfc>) -> Vec<String> {
     enabled.map(u8::to_string).collect()
 }
 
-fn found(read: String, expected: &str, why: &str, by_hand: String) -> Found {
+pub(super) fn found(read: String, expected: &str, why: &str, by_hand: String) -> Found {
     Found {
         severity: Severity::Warning,
         read,
@@ -114,42 +117,73 @@ pub fn peer(host: &Host, nic: &Nic) -> Verdict {
             "the switch tells nothing of it, or nothing here listens to LLDP",
         ));
     }
-    let differ = differences(dcb);
+    let (differ, untold) = differences(dcb);
+    let peer = Dcb {
+        pfc: dcb.peer_pfc.clone(),
+        ets: dcb.peer_ets.clone(),
+        ..Dcb::default()
+    };
     if differ.is_empty() {
-        return Ok(Answer::Right);
+        return match untold {
+            Some(why) => Err(Because(why)),
+            None if is_set(dcb) || is_set(&peer) => Ok(Answer::Right),
+            None => Ok(Answer::NotAbout),
+        };
     }
-    Ok(Answer::Found(found(
-        differ.join("; "),
-        "the same at both ends",
-        "what one end holds back, or keeps a share for, the other one drops, or sends at will",
-        format!(
-            "set both alike: `dcb pfc show dev {0}` and `dcb ets show dev {0}` tell of this one",
-            nic.name
-        ),
-    )))
+    Ok(Answer::Found(Found {
+        // Where nobody set anything here nothing need be held back, or have a share.
+        severity: if is_set(dcb) {
+            Severity::Warning
+        } else {
+            Severity::Notice
+        },
+        ..found(
+            differ.join("; "),
+            "the same at both ends",
+            "what one end holds back, or keeps a share for, the other one drops, or sends at will",
+            format!(
+                "set both alike: `dcb pfc show dev {0}` and `dcb ets show dev {0}` tell of this one",
+                nic.name
+            ),
+        )
+    }))
 }
 
-fn differences(dcb: &Dcb) -> Vec<String> {
-    let mut differ = Vec::new();
-    if let (Some(own), Some(peer)) = (&dcb.pfc, &dcb.peer_pfc)
-        && own.enabled != peer.enabled
-    {
-        let [own, peer] = [own, peer].map(listed);
-        differ.push(format!("PFC for {own} here, and for {peer} at the switch"));
+/// What is set otherwise at both ends; and why of something that one of them has set it is not known. What drivers and switches tell that
+/// nobody set is nothing.
+fn differences(dcb: &Dcb) -> (Vec<String>, Option<String>) {
+    let pfc = |pfc: &Option<Pfc>| {
+        let of = |pfc: &Pfc| (!pfc.enabled.is_empty()).then(|| listed(pfc));
+        pfc.as_ref().map(of)
+    };
+    let ets = |ets: &Option<Ets>| ets.as_ref().map(shared);
+    let both = [
+        ("PFC", pfc(&dcb.pfc), pfc(&dcb.peer_pfc)),
+        ("shares", ets(&dcb.ets), ets(&dcb.peer_ets)),
+    ];
+    let (mut differ, mut untold) = (Vec::new(), None);
+    for (what, own, peer) in both {
+        match (own, peer) {
+            (Some(own), Some(peer)) if own != peer => {
+                let [own, peer] = [own, peer].map(|set| set.unwrap_or_else(|| "none".to_owned()));
+                differ.push(format!("{what}: {own} here, and {peer} at the switch"));
+            }
+            (Some(Some(_)), None) => untold = Some(format!("the switch does not tell {what}")),
+            (None, Some(Some(_))) => untold = Some(format!("its driver does not tell {what}")),
+            _ => {}
+        }
     }
-    if let (Some(own), Some(peer)) = (&dcb.ets, &dcb.peer_ets)
-        && (&own.shares, &own.classes) != (&peer.shares, &peer.classes)
-    {
-        let [own, peer] = [own, peer].map(|ets| percents(&ets.shares));
-        differ.push(format!("shares {own} here, and {peer} at the switch"));
+    let [own, peer] = [&dcb.apps, &dcb.peer_apps].map(|apps| of_roce(apps, None));
+    if !own.is_empty() && !peer.is_empty() && own != peer {
+        let words =
+            |own: &BTreeSet<u8>| own.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
+        differ.push(format!(
+            "RoCE has priority {} here, and {} at the switch",
+            words(&own),
+            words(&peer)
+        ));
     }
-    differ
-}
-
-/// Shares of a line, one class after the other.
-fn percents(shares: &[u8]) -> String {
-    let shares: Vec<String> = shares.iter().map(u8::to_string).collect();
-    shares.join("/")
+    (differ, untold)
 }
 
 /// Migrations get a share of a full line that is worth having.
@@ -183,6 +217,38 @@ pub fn share(host: &Host, nic: &Nic) -> Verdict {
     }))
 }
 
+/// Migrations are not held to less than the line, whoever else sends.
+pub fn most(host: &Host, nic: &Nic) -> Verdict {
+    if !is_about(host, nic) {
+        return Ok(Answer::NotAbout);
+    }
+    let dcb = nic.dcb.get()?;
+    let class = dcb.ets.as_ref().and_then(|ets| ets.classes.get(USUAL));
+    let class = usize::from(class.copied().unwrap_or(0));
+    let most = dcb.rates.as_ref().and_then(|rates| rates.get(class));
+    let Some(most) = most.filter(|most| **most > 0) else {
+        return Ok(Answer::Right);
+    };
+    let rate = nic.link.get()?.speed.ok_or("it tells no rate")?;
+    let most = BitRate(most.saturating_mul(1000));
+    if most >= rate {
+        return Ok(Answer::Right);
+    }
+    Ok(Answer::Found(Found {
+        cost: of_rate(most, rate),
+        ..found(
+            format!("priority {USUAL}, which migrations have, may send {most} at most"),
+            "no bound below the line's rate",
+            "the adapter holds its class to that, also while nobody else sends",
+            format!(
+                "if it is not meant: dcb maxrate set dev {} tc-maxrate {class}:{}mbit",
+                nic.name,
+                rate.0 / 1_000_000
+            ),
+        )
+    }))
+}
+
 /// Percent of the line, where it is by shares.
 fn usual_share(ets: &Ets) -> Option<u8> {
     let class = usize::from(*ets.classes.get(USUAL)?);
@@ -192,7 +258,7 @@ fn usual_share(ets: &Ets) -> Option<u8> {
 
 /// What priorities get of a full line, those of one class together; none where no two classes share it. What a class is called is each
 /// driver's own choice.
-pub(super) fn shared(ets: &Ets) -> Option<String> {
+pub(crate) fn shared(ets: &Ets) -> Option<String> {
     let mut classes: Vec<(u8, Vec<String>)> = Vec::new();
     for (priority, class) in ets.classes.iter().enumerate() {
         let priority = priority.to_string();

@@ -3,6 +3,7 @@
 mod counted;
 mod dcb;
 mod guests;
+mod interrupts;
 mod layers;
 mod link;
 mod media;
@@ -10,20 +11,28 @@ mod offloads;
 mod pairs;
 mod paths;
 mod power;
+mod qdisc;
 mod queues;
 mod rdma;
+mod receive;
+mod roce;
 mod slot;
 mod spread;
 mod stack;
+mod steering;
 mod switches;
+mod together;
 mod used;
 
 use crate::change::{Change, Disruption, NicSetting, Step};
 use crate::facts::{Host, Nic, Path};
-use crate::finding::Verdict;
+use crate::finding::{Subject, Verdict};
 use crate::sources::{Source, sources};
+pub(crate) use dcb::{listed as priorities, shared};
 pub(crate) use guests::{Net, Placed, network::each};
 use pairs::OfTwo;
+pub(crate) use power::counted as on_cpus;
+pub(crate) use switches::called;
 
 /// One thing that is looked at.
 #[derive(Debug, Clone, Copy)]
@@ -53,6 +62,8 @@ pub(crate) enum Asks {
     /// Two hosts, for each pair of their interfaces that share a network, or both as a whole.
     Pair(fn(&Host, &Host) -> OfTwo),
     Path(fn(&Path) -> Verdict),
+    /// Of all paths together.
+    Paths(fn(&[Path]) -> Vec<(Subject, Verdict)>),
     Guest(fn(Placed<'_>) -> Verdict),
     /// For each network card of a guest.
     Card(fn(Placed<'_>, &Net<'_>) -> Verdict),
@@ -60,6 +71,7 @@ pub(crate) enum Asks {
 
 use Asks::{
     Card as OfCard, Guest as OfGuest, Host as OfHost, Nic as OfNic, Pair as OfPair, Path as OfPath,
+    Paths as OfPaths,
 };
 
 const ETHTOOL: &str = "kernel: Documentation/networking/ethtool-netlink.rst";
@@ -161,13 +173,25 @@ pub const RULES: &[Rule] = &[
         "nic-interrupts",
         "an adapter's interrupts are taken near it",
         "kernel: Documentation/core-api/irq/irq-affinity.rst",
-        OfNic(queues::interrupts),
+        OfNic(interrupts::near_adapter),
+    ),
+    rule(
+        "nic-crowded",
+        "an adapter's queues are served by as many processors, as far as there are cores near it",
+        "kernel: Documentation/core-api/irq/irq-affinity.rst",
+        OfNic(interrupts::spread),
     ),
     rule(
         "nic-steering",
         "the kernel does not hand packets on that the hardware hands out already",
         SCALING,
-        OfNic(queues::steering),
+        OfNic(steering::receive),
+    ),
+    rule(
+        "nic-xps",
+        "packets leave by all queues of an adapter",
+        SCALING,
+        OfNic(steering::send),
     ),
     rule(
         "nic-ring",
@@ -194,6 +218,12 @@ pub const RULES: &[Rule] = &[
         OfNic(offloads::lro),
     ),
     rule(
+        "nic-qdisc",
+        "nothing holds packets back before an adapter",
+        "man 8 tc; kernel: Documentation/networking/multiqueue.rst",
+        OfNic(qdisc::discipline),
+    ),
+    rule(
         "dcb-pause",
         "packets are held back by pause frames, or by PFC, and not by both",
         DCB,
@@ -212,6 +242,12 @@ pub const RULES: &[Rule] = &[
         OfNic(dcb::share),
     ),
     rule(
+        "dcb-most",
+        "migrations may send at the rate of the line",
+        DCB,
+        OfNic(dcb::most),
+    ),
+    rule(
         "dcb-willing",
         "what was set here is not overwritten by a switch",
         DCB,
@@ -222,6 +258,12 @@ pub const RULES: &[Rule] = &[
         "RDMA over Ethernet loses no packets",
         DCB,
         OfNic(dcb::lossless),
+    ),
+    rule(
+        "dcb-rdma",
+        "RDMA over Ethernet has a priority that is held back alone, where one is",
+        DCB,
+        OfNic(roce::priority),
     ),
     rule(
         "dcb-pressure",
@@ -308,6 +350,24 @@ pub const RULES: &[Rule] = &[
         OfHost(stack::window),
     ),
     rule(
+        "tcp-congestion",
+        "connections take their part of a line that others use, too",
+        "kernel: Documentation/networking/ip-sysctl.rst, tcp_congestion_control",
+        OfHost(stack::congestion),
+    ),
+    rule(
+        "net-backlog",
+        "packets that are handed on find a place",
+        "kernel: Documentation/admin-guide/sysctl/net.rst, netdev_max_backlog",
+        OfHost(receive::backlog),
+    ),
+    rule(
+        "net-budget",
+        "processors come to the end of what has arrived",
+        "kernel: Documentation/admin-guide/sysctl/net.rst, netdev_budget",
+        OfHost(receive::budget),
+    ),
+    rule(
         "pair-address",
         "no address of a network is two hosts'",
         "RFC 5227, 1 (address conflicts)",
@@ -380,6 +440,12 @@ pub const RULES: &[Rule] = &[
         OfPath(paths::arrival),
     ),
     rule(
+        "path-counted",
+        "what crosses a path is counted by the interfaces that are claimed",
+        "kernel: Documentation/networking/statistics.rst; kernel: Documentation/networking/ip-sysctl.rst, arp_ignore",
+        OfPath(paths::counted),
+    ),
+    rule(
         "path-route",
         "the kernel's route to a peer leaves by the interface that has the address",
         "kernel: Documentation/networking/ip-sysctl.rst, rp_filter",
@@ -402,6 +468,18 @@ pub const RULES: &[Rule] = &[
         "a path carries at least 85 % of its slower link, where it is loaded",
         "Microsoft Test-NetStack, stage TCP 1:1; fasterdata.es.net, host tuning",
         OfPath(paths::rate),
+    ),
+    rule(
+        "path-incast",
+        "several hosts carry to one at once at least 85 % of what they carry alone, or of its links where that is less, where they are loaded together",
+        "Phanishayee et al., Measurement and Analysis of TCP Throughput Collapse in Cluster-based Storage Systems, 2008",
+        OfPaths(together::incast),
+    ),
+    rule(
+        "path-together",
+        "a path carries at least 85 % of what it carries alone while every host loads another, where they are loaded together",
+        "RFC 2285 (fully meshed traffic)",
+        OfPaths(together::each_other),
     ),
     rule(
         "guest-cpu",
@@ -481,11 +559,6 @@ fn of_nic(
             to,
         }],
     }
-}
-
-/// `on` or `off`, as ethtool says it.
-const fn switch(on: bool) -> &'static str {
-    if on { "on" } else { "off" }
 }
 
 #[cfg(test)]

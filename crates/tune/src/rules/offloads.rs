@@ -1,8 +1,8 @@
 //! What adapters do for the processors.
 
+use super::of_nic;
 use super::used::is_used;
-use super::{of_nic, switch};
-use crate::change::{Change, Disruption, NicSetting, Step};
+use crate::change::{Change, Disruption, NicSetting, Step, switch};
 use crate::facts::{Host, Kind, Layers, Nic};
 use crate::finding::{Answer, Found, Severity, Verdict};
 use crate::settable::disruption;

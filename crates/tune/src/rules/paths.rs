@@ -1,7 +1,9 @@
 //! Paths that were asked about: what is claimed of them, and what crosses.
 
+use std::collections::BTreeSet;
+
 use crate::cost::{of_packets, under_loss};
-use crate::facts::{Answers, Carried, Crossing, Fact, HeldUpBy, Path};
+use crate::facts::{Answers, Carried, Crossing, Fact, HeldUpBy, Path, PathEnd};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 
 /// Of a hundred packets, how many may be lost: one is within chance.
@@ -16,6 +18,9 @@ const CARRIED_LEAST: u64 = 85;
 
 /// Below this part a migration takes twice its time.
 const CARRIED_CRITICAL: u64 = 50;
+
+/// What a load waited for, as it is added to what was read, and what people can do about that.
+pub(super) type Waited = (String, String);
 
 /// A packet where it is not known how large it may be.
 const USUAL: u32 = 1500;
@@ -62,13 +67,7 @@ pub fn arrival(path: &Path) -> Verdict {
     if is_silent(path)? {
         return Ok(Answer::NotAbout);
     }
-    let others: Vec<&str> = path
-        .arrivals
-        .get()?
-        .iter()
-        .map(String::as_str)
-        .filter(|nic| *nic != path.near.nic)
-        .collect();
+    let others = elsewhere(path, path.arrivals.get()?);
     if others.is_empty() {
         return Ok(Answer::Right);
     }
@@ -88,6 +87,88 @@ pub fn arrival(path: &Path) -> Verdict {
             near = path.near.host,
         ),
     ))
+}
+
+/// Those by which answers arrive beside the one that is claimed.
+fn elsewhere<'p>(path: &Path, arrivals: &'p BTreeSet<String>) -> Vec<&'p str> {
+    let all = arrivals.iter().map(String::as_str);
+    all.filter(|nic| *nic != path.near.nic).collect()
+}
+
+/// What crosses is counted by the interfaces that are claimed. Each counts headers and all else as well: less than what crossed means that it
+/// crossed another one.
+pub fn counted(path: &Path) -> Verdict {
+    // Where answers arrive elsewhere that is told, and no more is to be said of it.
+    if is_silent(path)? || !elsewhere(path, path.arrivals.get()?).is_empty() {
+        return Ok(Answer::NotAbout);
+    }
+    let counted = path.counted.get()?;
+    let (near, far) = (&path.near, &path.far);
+    let all = [
+        (
+            (far, near),
+            Way::Received,
+            counted.far.received,
+            counted.asked,
+        ),
+        ((far, near), Way::Sent, counted.far.sent, counted.answered),
+        ((near, far), Way::Sent, counted.near.sent, counted.asked),
+        (
+            (near, far),
+            Way::Received,
+            counted.near.received,
+            counted.answered,
+        ),
+    ];
+    let mut all = all.into_iter();
+    let short = all.find(|(_, _, counted, crossed)| counted < crossed);
+    let Some(((end, peer), way, counted, crossed)) = short else {
+        return Ok(Answer::Right);
+    };
+    Ok(way.found(end, peer, (counted, crossed)))
+}
+
+/// Which way an interface counts.
+enum Way {
+    Received,
+    Sent,
+}
+
+impl Way {
+    /// An end that counted less than what crossed.
+    fn found(&self, end: &PathEnd, peer: &PathEnd, (counted, crossed): (u64, u64)) -> Answer {
+        let PathEnd { host, nic, .. } = end;
+        let (severity, what, why, by_hand) = match self {
+            Self::Received => (
+                Severity::Critical,
+                "received",
+                "a lane hears only what arrives by its own interface, so none comes about",
+                format!(
+                    "{host} answers ARP for {} by other interfaces, too, or something between leads there: give each interface of {host} a network \
+                     of its own, or have it answer by its own interface alone (arp_ignore=1)",
+                    end.address
+                ),
+            ),
+            Self::Sent => (
+                Severity::Warning,
+                "sent",
+                "those bytes cross another interface, and another line, than the path's",
+                format!(
+                    "see by which interface {host} sends to {0} (ip route get {0} from {1}): give each of its interfaces a network of its own, or a \
+                     rule by source address",
+                    peer.address, end.address
+                ),
+            ),
+        };
+        found(
+            severity,
+            format!("{crossed} bytes crossed, and {nic} of {host} {what} {counted} meanwhile"),
+            format!("all of them by {nic}"),
+            why,
+            None,
+            by_hand,
+        )
+    }
 }
 
 /// The kernel would take the same interface.
@@ -178,7 +259,7 @@ pub fn loss(path: &Path) -> Verdict {
         "each loss halves what a connection sends, until round trips have won it back",
         path.round_trip
             .known()
-            .map(|trip| cost(*trip, packet, lost, asked)),
+            .and_then(|trip| cost(path, *trip, packet, (lost, asked))),
         "see `link-errors` of both ends, and the counters of the switch between them".into(),
     ))
 }
@@ -189,24 +270,14 @@ pub fn rate(path: &Path) -> Verdict {
         return Ok(Answer::NotAbout);
     };
     let carried = carried.get()?;
-    let Some(line) = carried.line else {
+    let Some(most) = carried.most() else {
         return Err("neither end's driver tells its rate".into());
     };
-    let most = carried
-        .allowed
-        .map_or(line, |allowed| allowed.min(line))
-        .max(1);
-    let percent = u128::from(carried.rate) * 100 / u128::from(most);
-    if percent >= u128::from(CARRIED_LEAST) {
+    let Some((percent, severity)) = falls_short(carried.rate, most) else {
         return Ok(Answer::Right);
-    }
-    let severity = if percent < u128::from(CARRIED_CRITICAL) {
-        Severity::Critical
-    } else {
-        Severity::Warning
     };
     let (waited, by_hand) = waited_for(path, carried);
-    let limit = if most < line {
+    let limit = if carried.line.is_some_and(|line| most < line) {
         "it was allowed to"
     } else {
         "its slower link has"
@@ -220,11 +291,7 @@ pub fn rate(path: &Path) -> Verdict {
             path.far.nic,
             path.far.host
         ),
-        format!(
-            "{} Mbit/s at least: {CARRIED_LEAST} % of the {} Mbit/s that {limit}",
-            most / 100 * CARRIED_LEAST / 1_000_000,
-            most / 1_000_000
-        ),
+        at_least(most, limit),
         "a migration by this path takes so much longer",
         Some(format!(
             "{percent} % of what it could carry: a GiB takes {:.1} s in place of {:.1} s",
@@ -235,12 +302,38 @@ pub fn rate(path: &Path) -> Verdict {
     ))
 }
 
-/// What the load waited for, and what to look at.
-fn waited_for(path: &Path, carried: &Carried) -> (String, String) {
-    let again = match carried.again {
-        0 => String::new(),
-        again => format!(", with {again} of {} packets sent again", carried.packets),
+/// What a rate is of what it could be, in percent, and how much that matters; nothing where it is enough.
+pub(super) fn falls_short(rate: u64, most: u64) -> Option<(u64, Severity)> {
+    let percent = u128::from(rate) * 100 / u128::from(most.max(1));
+    let percent = u64::try_from(percent).unwrap_or(u64::MAX);
+    let severity = if percent < CARRIED_CRITICAL {
+        Severity::Critical
+    } else {
+        Severity::Warning
     };
+    (percent < CARRIED_LEAST).then_some((percent, severity))
+}
+
+/// What is expected where so much could be carried, by what `limit` says of it.
+pub(super) fn at_least(most: u64, limit: &str) -> String {
+    format!(
+        "{} Mbit/s at least: {CARRIED_LEAST} % of the {} Mbit/s that {limit}",
+        most / 100 * CARRIED_LEAST / 1_000_000,
+        most / 1_000_000
+    )
+}
+
+/// How many packets were sent again, where any was.
+pub(super) fn sent_again(again: u64, packets: u64) -> String {
+    match again {
+        0 => String::new(),
+        again => format!(", with {again} of {packets} packets sent again"),
+    }
+}
+
+/// What the load waited for, and what to look at.
+fn waited_for(path: &Path, carried: &Carried) -> Waited {
+    let again = sent_again(carried.again, carried.packets);
     match carried.held_up_by {
         HeldUpBy::Path => (
             again,
@@ -255,7 +348,8 @@ fn waited_for(path: &Path, carried: &Carried) -> (String, String) {
     }
 }
 
-fn processors(host: &str, what: &str, again: &str) -> (String, String) {
+/// Processors of a host that held a load up.
+pub(super) fn processors(host: &str, what: &str, again: &str) -> Waited {
     (
         format!("; the processors of {host} {what}{again}"),
         format!(
@@ -268,13 +362,18 @@ fn seconds_of_a_gib(rate: u64) -> f64 {
     8.0 * (1u64 << 30) as f64 / rate.max(1) as f64
 }
 
-/// What one connection carries at most.
-fn cost(round_trip: u64, packet: u32, lost: u32, asked: u32) -> String {
+/// What one connection carries at most; none where that is all that its line does, as far as that is known.
+fn cost(path: &Path, round_trip: u64, packet: u32, (lost, asked): (u32, u32)) -> Option<String> {
     let share = f64::from(lost) / f64::from(asked.max(1));
     let mbit = under_loss(round_trip, packet, share);
-    format!(
-        "one connection carries some {mbit:.0} Mbit/s at most, by its round trip of {round_trip} µs"
-    )
+    let carried = path.carried.as_ref().and_then(Fact::known);
+    let line = carried.and_then(|carried| carried.line);
+    line.is_none_or(|line| mbit < line as f64 / 1e6)
+        .then(|| {
+            format!(
+                "one connection carries some {mbit:.0} Mbit/s at most, by its round trip of {round_trip} µs"
+            )
+        })
 }
 
 fn is_silent(path: &Path) -> Result<bool, Because> {
@@ -288,7 +387,7 @@ fn is_silent(path: &Path) -> Result<bool, Because> {
     Ok(answers.answered == 0)
 }
 
-fn found(
+pub(super) fn found(
     severity: Severity,
     read: String,
     expected: String,

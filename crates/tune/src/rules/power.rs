@@ -2,12 +2,19 @@
 
 use std::collections::BTreeMap;
 
+use crate::change::{Change, Disruption, Step};
 use crate::cost::of_frequency;
-use crate::facts::Host;
+use crate::facts::{Host, Policy};
 use crate::finding::{Answer, Found, Severity, Verdict};
 
 /// Governors that let processors run at full rate once there is work.
 const QUICK: [&str; 3] = ["performance", "schedutil", "ondemand"];
+
+/// The governor, and the preference, for speed.
+const PERFORMANCE: &str = "performance";
+
+/// What people do that lasts.
+const KEPT: &str = "tuned-adm profile virtual-host keeps it so; or until the next start";
 
 /// Drivers with which `powersave` follows the work as well: the hardware, or they themselves, choose the rate
 /// (`Documentation/admin-guide/pm/intel_pstate.rst`, `amd-pstate.rst`).
@@ -30,12 +37,39 @@ pub fn governor(host: &Host) -> Verdict {
         expected: "performance, or schedutil".into(),
         why: "processors stay at a low rate, and QEMU, codecs and encryption with them".into(),
         cost: at_least(host).filter(|_| governors.contains_key("powersave")),
-        change: None,
-        by_hand: Some(
-            "tuned-adm profile virtual-host, or cpupower frequency-set -g performance".into(),
-        ),
+        change: change(host, "scaling_governor", |policy| {
+            let to = quickest(policy).filter(|_| is_slow(&policy.governor))?;
+            Some((policy.governor.clone(), to))
+        }),
+        by_hand: Some(format!("{KEPT}: cpupower frequency-set -g performance")),
         lines: Vec::new(),
     }))
+}
+
+/// The best governor that a policy may have.
+fn quickest(policy: &Policy) -> Option<&'static str> {
+    let mut all = [PERFORMANCE, "schedutil"].into_iter();
+    all.find(|name| policy.available.contains(*name))
+}
+
+/// Sets that file of each policy of which something is told that it has, and what it is to have.
+fn change(
+    host: &Host,
+    file: &str,
+    of: impl Fn(&Policy) -> Option<(String, &'static str)>,
+) -> Option<Change> {
+    let policies = host.processors.policies.known()?.iter();
+    let steps = policies.filter_map(|(number, policy)| {
+        let (from, to) = of(policy)?;
+        Some(Step::File {
+            path: format!("sys/devices/system/cpu/cpufreq/policy{number}/{file}"),
+            from,
+            to: to.to_owned(),
+        })
+    });
+    let steps: Vec<Step> = steps.collect();
+    let disruption = Disruption::Safe;
+    (!steps.is_empty()).then_some(Change { disruption, steps })
 }
 
 /// What it costs that processors stay at the lowest rate that they may have.
@@ -65,8 +99,13 @@ pub fn preference(host: &Host) -> Verdict {
         expected: "performance, or balance_performance".into(),
         why: "processors rise late and not to their full rate, and QEMU, codecs and encryption with them".into(),
         cost: None,
-        change: None,
-        by_hand: Some("tuned-adm profile virtual-host, or cpupower set --epp performance".into()),
+        // With the governor performance the kernel takes no preference, and needs none.
+        change: change(host, "energy_performance_preference", |policy| {
+            let sparing = policy.preference.as_ref().filter(|word| is_sparing(word));
+            let from = sparing.filter(|_| policy.governor != PERFORMANCE)?;
+            Some((from.clone(), PERFORMANCE))
+        }),
+        by_hand: Some(format!("{KEPT}: cpupower set --epp performance")),
         lines: Vec::new(),
     }))
 }
@@ -95,7 +134,8 @@ pub fn numa_balancing(host: &Host) -> Verdict {
     }))
 }
 
-fn counted(words: &BTreeMap<String, u32>) -> String {
+/// Words, and how many CPUs have each.
+pub(crate) fn counted(words: &BTreeMap<String, u32>) -> String {
     let words = words
         .iter()
         .map(|(word, count)| format!("{word} on {count} CPUs"));

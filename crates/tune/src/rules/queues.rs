@@ -3,10 +3,10 @@
 use drover_types::{BitRate, CpuSet};
 
 use super::used::is_used;
-use super::{LANES, of_nic, switch};
-use crate::change::{Change, Disruption, NicSetting, Step};
+use super::{LANES, of_nic};
+use crate::change::{Disruption, NicSetting, switch};
 use crate::cost::of_rate;
-use crate::facts::{Host, Kind, Nic};
+use crate::facts::{Host, Nic};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 
 /// What one processor gets done for a queue, at the least.
@@ -55,113 +55,17 @@ pub fn channels(host: &Host, nic: &Nic) -> Verdict {
 }
 
 /// What so many queues carry of a line, at the least.
-fn carries(queues: u32, line: BitRate) -> BitRate {
+pub(super) fn carries(queues: u32, line: BitRate) -> BitRate {
     line.min(BitRate(OF_QUEUE.0.saturating_mul(u64::from(queues))))
 }
 
 /// The processors near an adapter: all of the host where it is near none.
-fn near(host: &Host, nic: &Nic) -> Result<CpuSet, Because> {
+pub(super) fn near(host: &Host, nic: &Nic) -> Result<CpuSet, Because> {
     let near = nic.pci.known().and_then(|pci| pci.near.clone());
     match near.filter(|near| !near.is_empty()) {
         Some(near) => Ok(near),
         None => Ok(host.processors.online.get()?.clone()),
     }
-}
-
-/// An adapter's interrupts are taken near it.
-pub fn interrupts(host: &Host, nic: &Nic) -> Verdict {
-    if !is_used(host, nic) || nic.kind != Kind::Adapter || host.processors.nodes.get()?.len() < 2 {
-        return Ok(Answer::NotAbout);
-    }
-    let near = near(host, nic)?;
-    let all = nic.interrupts.get()?;
-    let far: Vec<_> = all
-        .iter()
-        .filter(|irq| irq.taken_by().and(&near).is_empty())
-        .collect();
-    if far.is_empty() {
-        return Ok(Answer::Right);
-    }
-    let balanced = *host.irqbalance.get()?;
-    let steps = far.iter().map(|irq| Step::File {
-        path: format!("proc/irq/{}/smp_affinity_list", irq.number),
-        from: irq.cpus.to_string(),
-        to: near.to_string(),
-    });
-    let change = Change {
-        disruption: Disruption::Safe,
-        steps: steps.collect(),
-    };
-    Ok(Answer::Found(Found {
-        severity: Severity::Warning,
-        read: format!(
-            "{} of its {} interrupts are taken by processors of another node",
-            far.len(),
-            all.len()
-        ),
-        expected: format!("by {near}"),
-        why: "each packet crosses between the nodes; 10 to 20 % of the rate is reported".into(),
-        cost: None,
-        change: (!balanced).then_some(change),
-        by_hand: balanced.then(|| {
-            "irqbalance puts them where it likes: exclude them in its configuration (IRQBALANCE_ARGS), then \
-             run this again"
-                .to_owned()
-        }),
-        lines: Vec::new(),
-    }))
-}
-
-/// The kernel does not hand packets on that the hardware hands out already.
-pub fn steering(host: &Host, nic: &Nic) -> Verdict {
-    if !is_used(host, nic) {
-        return Ok(Answer::NotAbout);
-    }
-    let steering = nic.steering.get()?;
-    let cores = host.processors.cores_of(&near(host, nic)?)?;
-    if steering.receive.is_empty() || steering.receive_queues < cores {
-        return Ok(Answer::Right);
-    }
-    let steps = steering.receive.iter().map(|(queue, cpus)| Step::File {
-        path: format!("sys/class/net/{}/queues/{queue}/rps_cpus", nic.name),
-        from: mask(cpus),
-        to: "0".to_owned(),
-    });
-    Ok(Answer::Found(Found {
-        severity: Severity::Notice,
-        read: format!(
-            "{} of its {} queues hand packets on to other processors",
-            steering.receive.len(),
-            steering.receive_queues
-        ),
-        expected: "none: the hardware has a queue for each core near it".into(),
-        why: "it takes an interrupt between processors for each packet".into(),
-        cost: None,
-        change: Some(Change {
-            disruption: Disruption::Safe,
-            steps: steps.collect(),
-        }),
-        by_hand: None,
-        lines: Vec::new(),
-    }))
-}
-
-/// As the kernel writes a set of processors: 32 of them a word, the last ones first.
-fn mask(cpus: &CpuSet) -> String {
-    let mut words = vec![0_u32];
-    for cpu in cpus.iter() {
-        let word = (cpu / 32) as usize;
-        if words.len() <= word {
-            words.resize(word + 1, 0);
-        }
-        words[word] |= 1 << (cpu % 32);
-    }
-    let words: Vec<String> = words
-        .iter()
-        .rev()
-        .map(|word| format!("{word:08x}"))
-        .collect();
-    words.join(",")
 }
 
 /// An adapter has places for a burst of packets.
@@ -239,16 +143,5 @@ pub fn coalescing(host: &Host, nic: &Nic) -> Verdict {
             by_hand: None,
             lines: Vec::new(),
         })),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn a_set_of_processors_is_written_as_the_kernel_does() {
-        let mask = |cpus: &str| super::mask(&cpus.parse().unwrap());
-        assert_eq!(mask("0-3"), "0000000f");
-        assert_eq!(mask("1,33,64"), "00000001,00000002,00000002");
-        assert_eq!(mask(""), "00000000");
     }
 }

@@ -63,7 +63,7 @@ pub fn buffers(host: &Host) -> Verdict {
             "where a round trip takes so long, a path is filled by several connections, and not by one"
         }
         .into(),
-        cost: Some(of_window(Bytes(smallest / 2))),
+        cost: of_window(Bytes(smallest / 2), Some(line)),
         change: Some(Change {
             disruption: Disruption::Safe,
             steps,
@@ -74,7 +74,7 @@ pub fn buffers(host: &Host) -> Verdict {
 }
 
 /// The rates of the fastest line, which one connection is to fill, and of the fastest path, which all of its connections are to.
-fn fastest(host: &Host) -> Result<(BitRate, BitRate), Because> {
+pub(super) fn fastest(host: &Host) -> Result<(BitRate, BitRate), Because> {
     let lines = host.nics.iter().filter(|nic| is_used(host, nic));
     let lines = lines.filter_map(|nic| nic.link.known()?.speed);
     let line = lines.max().ok_or("no interface in use tells its rate")?;
@@ -107,8 +107,39 @@ pub fn timestamps(host: &Host) -> Verdict {
 /// Windows may be larger than 64 KiB.
 pub fn window(host: &Host) -> Verdict {
     let why = "a connection has 64 KiB on its way at most";
-    let (name, cost) = ("net.ipv4.tcp_window_scaling", of_window(UNSCALED));
-    on(host, name, Severity::Critical, why, Some(cost))
+    let line = fastest(host).ok().map(|(line, _)| line);
+    let cost = of_window(UNSCALED, line);
+    let name = "net.ipv4.tcp_window_scaling";
+    on(host, name, Severity::Critical, why, cost)
+}
+
+/// Algorithms that send less where others send as well: what is left of a line is theirs (tcp_lp.c, tcp_vegas.c, tcp_nv.c).
+const YIELD: [&str; 3] = ["lp", "nv", "vegas"];
+
+/// The kernel's own.
+const CUBIC: &str = "cubic";
+
+/// Connections take their part of a line.
+pub fn congestion(host: &Host) -> Verdict {
+    let name = "net.ipv4.tcp_congestion_control";
+    let value = host.setting(name)?;
+    if !YIELD.contains(&value) {
+        return Ok(Answer::Right);
+    }
+    let all = host.setting("net.ipv4.tcp_available_congestion_control")?;
+    let is_there = all.split_ascii_whitespace().any(|one| one == CUBIC);
+    let disruption = Disruption::Safe;
+    let steps = vec![Step::setting(name, value, CUBIC)];
+    Ok(Answer::Found(Found {
+        severity: Severity::Notice,
+        read: format!("{name} is {value}"),
+        expected: format!("{CUBIC}, or bbr"),
+        why: "it sends less as soon as others send: beside them a migration gets what is left of a line".into(),
+        cost: None,
+        change: is_there.then_some(Change { disruption, steps }),
+        by_hand: (!is_there).then(|| format!("modprobe tcp_{CUBIC}, then sysctl -w {name}={CUBIC}")),
+        lines: Vec::new(),
+    }))
 }
 
 /// A setting that is not to be 0.

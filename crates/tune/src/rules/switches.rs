@@ -25,7 +25,7 @@ pub(super) fn neighbour<'n>(host: &Host, nic: &'n Nic) -> Result<Option<&'n Neig
 }
 
 /// By what people call it, or else by what it calls itself.
-pub(super) fn called(neighbour: &Neighbour) -> &str {
+pub(crate) fn called(neighbour: &Neighbour) -> &str {
     neighbour.name.as_deref().unwrap_or(&neighbour.switch)
 }
 

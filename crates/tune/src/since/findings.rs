@@ -134,6 +134,10 @@ impl<'a> Judged<'a> {
             return paths
                 .any(|path| is_about(subject, path) && (!loaded || path.carried.is_some()));
         }
+        if rule.is_some_and(|rule| matches!(rule.asks, Asks::Paths(_))) {
+            let mut paths = self.known.paths.iter();
+            return paths.any(|path| path.together.is_some() && is_an_end(subject, path));
+        }
         let read = |host: &String| self.known.hosts.iter().any(|read| read.name == *host);
         read(&subject.host) && subject.other.as_ref().is_none_or(read)
     }
@@ -142,9 +146,13 @@ impl<'a> Judged<'a> {
 /// The rule about what a path carries, which is measured only where that is wanted.
 const RATE: &str = "path-rate";
 
+/// Of paths that were loaded together, whether the subject is one of its ends, or the whole host there.
+fn is_an_end(subject: &Subject, path: &Path) -> bool {
+    [&path.near, &path.far].into_iter().any(|end| {
+        end.host == subject.host && subject.nic.as_ref().is_none_or(|nic| *nic == end.nic)
+    })
+}
+
 fn is_about(subject: &Subject, path: &Path) -> bool {
-    subject.host == path.near.host
-        && subject.other.as_ref() == Some(&path.far.host)
-        && subject.nic.as_ref() == Some(&path.near.nic)
-        && subject.far.as_ref() == Some(&path.far.nic)
+    *subject == Subject::path(path)
 }

@@ -1,4 +1,4 @@
-//! What is otherwise than at another time: findings, and facts of paths.
+//! What is otherwise than at another time: findings, and facts of paths and hosts.
 //!
 //! Both times are judged by the rules of now, so that a rule that is new makes nothing new.
 //!
@@ -6,6 +6,7 @@
 //! What was not looked at, or is not known, at one of the times has not changed.
 
 mod findings;
+mod hosts;
 mod paths;
 
 use serde::{Deserialize, Serialize};
@@ -68,7 +69,7 @@ pub struct Difference {
     pub trend: Trend,
     /// What it is about; of a path it is the end that asks.
     pub subject: Subject,
-    /// What of that: a rule, or a fact of a path.
+    /// What of that: a rule, or a fact of a path, a host or an interface.
     pub what: String,
     /// As it was.
     pub before: String,
@@ -83,6 +84,8 @@ pub struct Differences {
     pub findings: Vec<Difference>,
     /// Facts of paths, found or not.
     pub paths: Vec<Difference>,
+    /// Facts of hosts and their interfaces, found or not, and what was counted meanwhile.
+    pub hosts: Vec<Difference>,
     /// Findings of one time about what was not looked at the other time.
     pub not_compared: usize,
 }
@@ -94,6 +97,7 @@ pub fn differences(before: Known<'_>, now: Known<'_>) -> Differences {
     Differences {
         findings,
         paths: paths::compare(before.paths, now.paths),
+        hosts: hosts::compare(before.hosts, now.hosts),
         not_compared,
     }
 }

@@ -3,7 +3,7 @@
 use drover_tune::Severity;
 use drover_tune::facts::{Clock, Duplex, Fact::Known, Host, Kind, Link, Reporter};
 
-use crate::hosts::{bonded, by_hand, cpus, gbit, is_down, link, on_top, rdma, set, value};
+use crate::hosts::{app, bonded, by_hand, cpus, gbit, is_down, link, on_top, rdma, set, value};
 
 pub type Spoil = fn(&mut Host);
 
@@ -64,6 +64,9 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
     }),
     ("link-errors", Severity::Notice, |host| {
         value(&mut host.nics[0].counters).receive_errors = 1000;
+    }),
+    ("link-errors", Severity::Notice, |host| {
+        value(&mut host.nics[0].counters).send_errors = Some(1000);
     }),
     ("pci-slot", Severity::Critical, |host| {
         value(&mut host.nics[0].pci).width = Some(1);
@@ -127,6 +130,26 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
         let interrupt = &mut value(&mut host.nics[0].interrupts)[0];
         (interrupt.cpus, interrupt.effective) = (cpus("4-7"), cpus(""));
     }),
+    ("nic-crowded", Severity::Warning, |host| {
+        // 10 Gbit/s of 25.
+        for interrupt in value(&mut host.nics[0].interrupts) {
+            (interrupt.cpus, interrupt.effective) = (cpus("0-3"), cpus("2"));
+        }
+    }),
+    ("nic-crowded", Severity::Notice, |host| {
+        for interrupt in value(&mut host.nics[0].interrupts) {
+            (interrupt.cpus, interrupt.effective) = (cpus("0-3"), cpus("0"));
+        }
+        link(host).speed = Some(gbit(10));
+        // So that no other rule speaks.
+        let link = link(host);
+        (link.supported, link.peer) = ([gbit(10)].into(), [gbit(10)].into());
+        link.advertised = [gbit(10)].into();
+        value(&mut host.nics[0].module).carries = [gbit(10)].into();
+    }),
+    ("nic-xps", Severity::Notice, |host| {
+        value(&mut host.nics[0].steering).send.remove("tx-3");
+    }),
     ("nic-steering", Severity::Notice, |host| {
         let steering = value(&mut host.nics[0].steering);
         steering.receive.insert("rx-0".into(), cpus("0-7"));
@@ -158,6 +181,16 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
         host.nics.push(on_top("ens1f0.7", Kind::Vlan, &["ens1f0"]));
         host.nics.push(on_top("br0", Kind::Bridge, &["ens1f0.7"]));
     }),
+    ("nic-qdisc", Severity::Warning, |host| {
+        host.nics[0].qdisc = Known("tbf".into());
+    }),
+    ("nic-qdisc", Severity::Notice, |host| {
+        host.nics[0].qdisc = Known("htb".into());
+    }),
+    ("nic-qdisc", Severity::Notice, |host| {
+        // As BBR was once said to want it: one lock for four queues.
+        host.nics[0].qdisc = Known("fq".into());
+    }),
     ("dcb-pause", Severity::Warning, |host| {
         value(&mut host.nics[0].pause).receive = true;
     }),
@@ -175,6 +208,11 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
         dcb.ets.as_mut().unwrap().shares[..2].copy_from_slice(&[19, 81]);
         dcb.peer_ets = None;
     }),
+    ("dcb-most", Severity::Warning, |host| {
+        // 5 Gbit/s for the class of priority 0; that of others is theirs.
+        let dcb = value(&mut host.nics[0].dcb);
+        dcb.rates = Some(vec![5_000_000, 1000, 0, 0, 0, 0, 0, 0]);
+    }),
     ("dcb-willing", Severity::Notice, |host| {
         let ets = value(&mut host.nics[0].dcb).ets.as_mut();
         ets.unwrap().willing = true;
@@ -184,6 +222,20 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
         for pfc in [&mut dcb.pfc, &mut dcb.peer_pfc] {
             pfc.as_mut().unwrap().enabled.clear();
         }
+    }),
+    ("dcb-peer", Severity::Warning, |host| {
+        value(&mut host.nics[0].dcb).peer_apps[0].priority = 4;
+    }),
+    ("dcb-rdma", Severity::Notice, |host| {
+        let dcb = value(&mut host.nics[0].dcb);
+        for apps in [&mut dcb.apps, &mut dcb.peer_apps] {
+            apps[0].priority = 4;
+        }
+    }),
+    ("dcb-rdma", Severity::Notice, |host| {
+        // 106 is DSCP 26.
+        let dcb = value(&mut host.nics[0].dcb);
+        (dcb.apps, dcb.peer_apps) = (vec![app(5, 26, 2)], Vec::new());
     }),
     ("dcb-pressure", Severity::Notice, |host| {
         // 1.3 ms each: 13 s of an hour.
@@ -235,6 +287,19 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
     ("tcp-timestamps", Severity::Notice, |host| {
         set(host, "net.ipv4.tcp_timestamps", "0");
     }),
+    ("tcp-congestion", Severity::Notice, |host| {
+        set(host, "net.ipv4.tcp_congestion_control", "lp");
+    }),
+    ("net-backlog", Severity::Notice, |host| {
+        value(&mut host.softnet).dropped = 1000;
+    }),
+    ("net-budget", Severity::Notice, |host| {
+        // Of each adapter so few that `link-errors` has nothing to say.
+        for nic in &mut host.nics {
+            value(&mut nic.counters).receive_missed = 60;
+        }
+        value(&mut host.softnet).squeezed = 1;
+    }),
     ("tcp-window", Severity::Critical, |host| {
         set(host, "net.ipv4.tcp_window_scaling", "0");
     }),
@@ -265,6 +330,9 @@ pub const PAIRS: &[(&str, Severity, Spoil)] = &[
         for pfc in [&mut dcb.pfc, &mut dcb.peer_pfc] {
             pfc.as_mut().unwrap().enabled = [4].into();
         }
+        for apps in [&mut dcb.apps, &mut dcb.peer_apps] {
+            apps[0].priority = 4;
+        }
     }),
     ("pair-dcb", Severity::Warning, |host| {
         let dcb = value(&mut host.nics[0].dcb);
@@ -274,6 +342,12 @@ pub const PAIRS: &[(&str, Severity, Spoil)] = &[
     }),
     ("pair-rdma", Severity::Notice, |host| {
         rdma(host).layer = "InfiniBand".into();
+    }),
+    ("pair-rdma", Severity::Notice, |host| {
+        rdma(host).default_kind = Some("IB/RoCE v1".into());
+    }),
+    ("pair-rdma", Severity::Notice, |host| {
+        rdma(host).default_tos = Some(0);
     }),
     ("pair-switch", Severity::Notice, |host| {
         value(&mut host.nics[0].neighbours)[0].switch = "02:00:00:00:00:ff".into();

@@ -1,6 +1,8 @@
 //! Reports that are handed to others.
 
-use drover_tune::facts::{Answers, Crossing, Fact, Fact::Known, Host, Path, PathEnd};
+use drover_tune::facts::{
+    Answers, Counted, Crossing, Fact, Fact::Known, Host, Path, PathEnd, Traffic,
+};
 use drover_tune::{Document, Report, examine};
 
 use crate::guests::{guest, guest_on};
@@ -19,6 +21,10 @@ fn path(near: (&str, u8), far: (&str, u8)) -> Path {
         size: 9000,
         vanish: false,
     };
+    let crossed = Traffic {
+        received: 2000,
+        sent: 2000,
+    };
     Path {
         near: end(near),
         far: end(far),
@@ -32,7 +38,14 @@ fn path(near: (&str, u8), far: (&str, u8)) -> Path {
         there: Known(crossing),
         back: Known(crossing),
         round_trip: Known(45),
+        counted: Known(Counted {
+            asked: 1000,
+            answered: 1000,
+            near: crossed,
+            far: crossed,
+        }),
         carried: None,
+        together: None,
     }
 }
 

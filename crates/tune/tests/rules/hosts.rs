@@ -6,9 +6,9 @@ use crate::guests;
 use Fact::Known;
 use drover_tune::Report;
 use drover_tune::facts::{
-    Bond, Channels, Clock, Coalescing, Core, Counters, Dcb, Down, Duplex, Ets, Fact, Features, Fec,
-    Frequencies, Host, Interrupt, Kind, Link, Medium, Modes, Module, Neighbour, Nic, Node, Pause,
-    Pci, Pfc, Port, Processors, Rdma, Rings, Spread, Steering,
+    App, Bond, Channels, Clock, Coalescing, Core, Counters, Dcb, Down, Duplex, Ets, Fact, Features,
+    Fec, Frequencies, Host, Interrupt, Kind, Link, Medium, Modes, Module, Neighbour, Nic, Node,
+    Pause, Pci, Pfc, Policy, Port, Processors, Rdma, Rings, Softnet, Spread, Steering,
 };
 use drover_types::{BitRate, CpuSet};
 
@@ -100,12 +100,16 @@ pub fn adapter(name: &str, address: &str) -> Nic {
             layer: "Ethernet".into(),
             kinds: [("IB/RoCE v1".to_owned(), 2), ("RoCE v2".to_owned(), 2)].into(),
             lost: [("packet_seq_err".to_owned(), 0)].into(),
+            default_kind: Some("RoCE v2".into()),
+            default_tos: Some(106),
+            downed: Some(0),
         })),
         carrier_changes: Known(2),
         channels: Known(Channels {
             combined: 4,
             combined_most: 8,
         }),
+        qdisc: Known("mq".into()),
         rings: Known(Rings {
             receive: 1024,
             receive_most: 8192,
@@ -123,12 +127,17 @@ pub fn adapter(name: &str, address: &str) -> Nic {
                     number: 60 + queue,
                     cpus: cpus(&queue.to_string()),
                     effective: cpus(&queue.to_string()),
+                    fixed: false,
                 })
                 .collect(),
         ),
         steering: Known(Steering {
             receive: BTreeMap::new(),
             receive_queues: 4,
+            send: (0..4)
+                .map(|queue| (format!("tx-{queue}"), cpus(&queue.to_string())))
+                .collect(),
+            send_queues: 4,
         }),
         pci: Known(Pci {
             slot: "0000:3b:00.0".into(),
@@ -141,6 +150,8 @@ pub fn adapter(name: &str, address: &str) -> Nic {
         bond: None,
         counters: Known(Counters {
             received: 10_000_000,
+            sent: Some(10_000_000),
+            send_errors: Some(0),
             ..Counters::default()
         }),
     }
@@ -163,6 +174,18 @@ fn dcb() -> Dcb {
         ets: Some(ets.clone()),
         peer_pfc: Some(pfc),
         peer_ets: Some(ets),
+        rates: Some(vec![0; 8]),
+        apps: vec![app(3, 4791, 3)],
+        peer_apps: vec![app(4, 4791, 3)],
+    }
+}
+
+/// Packets by what is in them, and their priority.
+pub fn app(selector: u8, protocol: u16, priority: u8) -> App {
+    App {
+        selector,
+        protocol,
+        priority,
     }
 }
 
@@ -176,10 +199,24 @@ pub fn on_top(name: &str, kind: Kind, lower: &[&str]) -> Nic {
     }
 }
 
+/// A policy of cpufreq with a governor, and a preference where its hardware chooses.
+pub fn policy(governor: &str, preference: Option<&str>) -> Policy {
+    Policy {
+        governor: governor.into(),
+        available: words(&["performance", "powersave", "schedutil"]),
+        preference: preference.map(str::to_owned),
+    }
+}
+
 /// Two sockets of four cores, and two adapters.
 pub fn healthy(name: &str, number: u8) -> Host {
     let settings = [
         ("kernel.numa_balancing", "0"),
+        ("net.core.netdev_budget", "300"),
+        ("net.core.netdev_budget_usecs", "2000"),
+        ("net.core.netdev_max_backlog", "1000"),
+        ("net.ipv4.tcp_available_congestion_control", "reno cubic lp"),
+        ("net.ipv4.tcp_congestion_control", "cubic"),
         ("net.ipv4.tcp_rmem", "4096 131072 33554432"),
         ("net.ipv4.tcp_timestamps", "1"),
         ("net.ipv4.tcp_window_scaling", "1"),
@@ -188,8 +225,10 @@ pub fn healthy(name: &str, number: u8) -> Host {
     Host {
         name: name.into(),
         uptime_s: Known(3600),
+        boot: Known("0f7b1c9e".into()),
         processors: Processors {
             online: Known(cpus("0-7")),
+            housekeeping: Known(cpus("0-7")),
             cores: Known(
                 (0..8)
                     .map(|cpu| {
@@ -209,6 +248,11 @@ pub fn healthy(name: &str, number: u8) -> Host {
             governors: Known([("performance".to_owned(), 8)].into()),
             drivers: Known([("acpi-cpufreq".to_owned(), 8)].into()),
             preferences: Fact::unknown("no CPU has it"),
+            policies: Known(
+                (0..8)
+                    .map(|cpu| (cpu, policy("performance", None)))
+                    .collect(),
+            ),
             frequencies: Known(Frequencies {
                 least: 1_200_000,
                 most: 3_600_000,
@@ -221,6 +265,10 @@ pub fn healthy(name: &str, number: u8) -> Host {
         settings: settings
             .map(|(name, value)| (name.to_owned(), Known(value.to_owned())))
             .into(),
+        softnet: Known(Softnet {
+            dropped: 0,
+            squeezed: 0,
+        }),
         irqbalance: Known(false),
         clock: Known(Clock::default()),
         memory: guests::memory(),

@@ -1,7 +1,7 @@
 //! What is compared of two hosts, and with which.
 
-use drover_tune::examine;
 use drover_tune::facts::{Dcb, Ets, Fact, Host, Kind};
+use drover_tune::{Severity, examine};
 
 use crate::hosts::{bonded, gbit, healthy, on_top, rdma, value};
 use crate::layers::told;
@@ -207,4 +207,67 @@ fn iwarp_is_a_kind_of_its_own_and_needs_no_line_without_loss() {
     for rule in ["rdma-kind", "dcb-lossless"] {
         assert_eq!(told(rule, std::slice::from_ref(&b)), [], "{rule}");
     }
+}
+
+/// What `dcb-peer` says of an adapter, with its severity where it found something.
+fn peer(change: impl Fn(&mut Dcb)) -> Vec<(Option<Severity>, String)> {
+    let report = examine(&[bridging("a", 1, change)], &[]);
+    let found = report.findings.into_iter();
+    let found = found.filter(|one| one.rule == "dcb-peer");
+    let found = found.map(|one| (Some(one.found.severity), one.found.read));
+    let skipped = report.skipped.into_iter();
+    let skipped = skipped.filter(|one| one.rule == "dcb-peer");
+    found
+        .chain(skipped.map(|one| (None, one.because)))
+        .collect()
+}
+
+/// As an adapter tells whose driver gives each class a share, where nobody set one.
+fn unset(dcb: &mut Dcb) {
+    dcb.pfc.as_mut().unwrap().enabled.clear();
+    dcb.ets = Some(Ets {
+        willing: false,
+        shares: vec![100; 8],
+        algorithms: vec![255; 8],
+        classes: vec![1, 0, 2, 3, 4, 5, 6, 7],
+    });
+}
+
+#[test]
+fn what_a_switch_tells_that_nobody_set_is_not_compared() {
+    let defaults = peer(|dcb| {
+        unset(dcb);
+        dcb.peer_pfc.as_mut().unwrap().enabled.clear();
+        let ets = dcb.peer_ets.as_mut().unwrap();
+        (ets.shares, ets.algorithms) = (vec![100, 0, 0, 0, 0, 0, 0, 0], vec![2; 8]);
+        ets.classes = vec![0; 8];
+    });
+    assert_eq!(defaults, []);
+    // What a class is called is each end's own choice.
+    let renamed = peer(|dcb| {
+        let ets = dcb.peer_ets.as_mut().unwrap();
+        ets.classes = vec![2, 2, 2, 1, 2, 2, 2, 2];
+        (ets.shares, ets.algorithms) = (vec![0, 50, 50, 0, 0, 0, 0, 0], vec![2; 8]);
+    });
+    assert_eq!(renamed, []);
+}
+
+#[test]
+fn what_a_switch_alone_has_set_is_a_notice_and_what_it_does_not_tell_is_skipped() {
+    let alone = peer(unset);
+    let read = "PFC: none here, and priority 3 at the switch; shares: none here, and ";
+    assert_eq!(alone.len(), 1);
+    assert_eq!(alone[0].0, Some(Severity::Notice));
+    assert!(alone[0].1.starts_with(read), "{alone:?}");
+    let untold = peer(|dcb| dcb.peer_ets = None);
+    let why = "the switch does not tell shares".to_owned();
+    assert_eq!(untold, [(None, why)]);
+    // Strict beside a share.
+    let strict = peer(|dcb| dcb.peer_ets.as_mut().unwrap().algorithms[1] = 0);
+    assert_eq!(strict[0].0, Some(Severity::Warning));
+    assert!(
+        strict[0]
+            .1
+            .contains("all before others for priority 3 at the switch")
+    );
 }

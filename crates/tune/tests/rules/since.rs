@@ -1,11 +1,11 @@
 //! Findings about hosts at two times.
 
-use drover_tune::facts::{Fact, Host};
+use drover_tune::facts::{Fact, Host, Kind};
 use drover_tune::{Differences, Known, Trend, differences, examine};
 
 use super::cases::CASES;
 use super::guests;
-use super::hosts::healthy;
+use super::hosts::{gbit, healthy, link, on_top, rdma, set, value};
 
 fn between(before: &[Host], now: &[Host]) -> Differences {
     let at = |hosts| Known { hosts, paths: &[] };
@@ -63,4 +63,78 @@ fn what_is_wrong_with_a_host_that_was_not_read_the_other_time_is_counted() {
         let found = between(before, now);
         assert_eq!((told(&found), found.not_compared), (vec![], all));
     }
+}
+
+/// The trend, subject, fact, and both values of each fact of a host that changed.
+fn facts(before: &Host, now: &Host) -> Vec<String> {
+    let found = between(std::slice::from_ref(before), std::slice::from_ref(now));
+    let shown = found.hosts.into_iter().map(|it| {
+        let (subject, what) = (&it.subject, &it.what);
+        format!("{} {subject} {what}: {} > {}", it.trend, it.before, it.now)
+    });
+    shown.collect()
+}
+
+#[test]
+fn facts_of_a_host_and_its_interfaces_that_are_otherwise_are_told_whether_found_or_not() {
+    let before = healthy("a", 1);
+    assert_eq!(facts(&before, &before), <[&str; 0]>::default());
+    let mut now = before.clone();
+    now.processors.governors = Fact::Known([("schedutil".to_owned(), 8)].into());
+    set(&mut now, "net.ipv4.tcp_timestamps", "0");
+    link(&mut now).speed = Some(gbit(10));
+    now.nics[0].firmware = Fact::Known("26.36.1".into());
+    value(&mut now.nics[0].features).active.remove("rx-gro");
+    now.nics.remove(1);
+    let told = [
+        "worse a ens1f0 rate: 25 Gbit/s > 10 Gbit/s",
+        "other a governors: performance on 8 CPUs > schedutil on 8 CPUs",
+        "other a net.ipv4.tcp_timestamps: 1 > 0",
+        "other a ens1f0 firmware: 26.35.1012 > 26.36.1",
+        "other a ens1f0 features: rx-gro on > none",
+        "other a ens1f1 interface: there > none",
+    ];
+    assert_eq!(facts(&before, &now), told);
+    let better = facts(&now, &before);
+    assert!(better.contains(&"better a ens1f0 rate: 10 Gbit/s > 25 Gbit/s".to_owned()));
+    // What is not known at one of the times has not changed, nor has a host that was not read.
+    let mut unknown = now.clone();
+    unknown.processors.governors = Fact::unknown("no CPU has it");
+    let told = facts(&before, &unknown);
+    assert!(!told.iter().any(|it| it.contains("governors")), "{told:?}");
+    assert_eq!(between(&[before], &[healthy("b", 2)]).hosts, []);
+}
+
+#[test]
+fn what_was_counted_meanwhile_is_told_unless_the_host_was_restarted() {
+    let before = healthy("a", 1);
+    let mut now = before.clone();
+    now.nics[0].carrier_changes = Fact::Known(4);
+    let counters = value(&mut now.nics[0].counters);
+    (counters.receive_errors, counters.send_errors) = (99, Some(100));
+    rdma(&mut now).downed = Some(1);
+    let told = [
+        "worse a ens1f0 carrier changes: 2 > 4, 2 more",
+        "worse a ens1f0 packets not sent: 0 > 100, 100 more",
+        "worse a ens1f0 RDMA links down: 0 > 1, 1 more",
+    ];
+    assert_eq!(facts(&before, &now), told);
+    // A driver that was started anew counts anew.
+    assert_eq!(facts(&now, &before), <[&str; 0]>::default());
+    now.boot = Fact::Known("another".into());
+    let told = ["other a start: another one > restarted"];
+    assert_eq!(facts(&before, &now), told);
+}
+
+#[test]
+fn ends_of_guests_come_and_go_without_a_word() {
+    let before = healthy("a", 1);
+    let mut now = before.clone();
+    let mut tap = on_top("vnet0", Kind::Virtual, &[]);
+    now.nics.push(tap.clone());
+    assert_eq!(facts(&before, &now), <[&str; 0]>::default());
+    tap.addresses = vec!["10.3.0.1/24".parse().unwrap()];
+    now.nics[2] = tap;
+    let told = ["other a vnet0 interface: none > there"];
+    assert_eq!(facts(&before, &now), told);
 }

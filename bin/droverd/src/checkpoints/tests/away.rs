@@ -118,7 +118,7 @@ fn keys_of_what_is_too_old_or_not_wanted_go_also_while_the_disk_is_not_there() {
     leaves(&all, "web", 1).keep().unwrap();
     leaves(&all, "db", 2).keep().unwrap();
     disk.unmount();
-    assert!(all.remove(&vm("db")));
+    assert!(all.remove(&vm("db")).unwrap());
     assert_eq!(there(&directory), (1, 0));
     assert!(!opened(&directory, 0).is_on());
     assert_eq!(there(&directory), (0, 0));
@@ -202,7 +202,7 @@ fn what_another_agent_has_of_a_guest_of_the_same_name_is_never_removed() {
         fs::write(disk.mount.join(name), "its own").unwrap();
     }
     drop(growing);
-    assert!(all.remove(&vm("web")));
+    assert!(all.remove(&vm("web")).unwrap());
     assert_eq!(there(&directory), (0, 2));
     assert!(is_refused(&all, "web"));
     drop(all);

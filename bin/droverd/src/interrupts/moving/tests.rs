@@ -34,6 +34,7 @@ impl World {
             .iter()
             .filter(|(number, _)| device.starts_with(if **number < 20 { 'a' } else { 'b' }));
         let interrupts = own.map(|(number, cpus)| Interrupt {
+            fixed: false,
             number: *number,
             cpus: cpus.clone(),
             effective: CpuSet::default(),

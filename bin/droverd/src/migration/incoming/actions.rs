@@ -9,7 +9,7 @@ use drover_carrier::Side;
 use drover_hypervisor::{MigrationAddress, MigrationSettings, Movable};
 use drover_migrate::destination::{Action, Ending, Input, Phase};
 use drover_migrate::{DestinationStep, Migration, Question, Reason, Verdict};
-use drover_types::with_sources;
+use drover_types::{VmName, with_sources};
 use tokio::sync::mpsc;
 
 use super::{Incoming, Message, prepare};
@@ -17,7 +17,7 @@ use crate::migration::carrier::{self, Carrier};
 use crate::migration::interrupts;
 use crate::migration::observe::{self, Seen, Watcher};
 use crate::migration::offered::Offered;
-use crate::migration::relays::Relays;
+use crate::migration::relays::{Doubt, Relays};
 use crate::migration::silence::{There, whats_there};
 use crate::registry::Role;
 use crate::{facts, limits};
@@ -343,20 +343,10 @@ impl Incoming {
     pub(super) fn finish(&mut self, ending: &Ending) {
         let view = self.last_view.take();
         let view = view.unwrap_or_else(|| self.final_view(ending));
-        if *ending != Ending::Running {
-            self.context.shared_pages.spoil(&self.lease);
-        }
         let runs_here = *ending == Ending::Running;
-        // With its guest here it has no use any more, whether or not it was of use for this.
-        let unused = || self.context.checkpoints.spent(&view.vm);
-        let returning = self.returning.take();
-        let spent = returning.or_else(|| runs_here.then(unused).flatten());
-        if let Some(spent) = spent {
-            // The kernel takes its time for a large file.
-            tokio::task::spawn_blocking(move || drop(spent));
-        }
+        self.let_stored_pages_go(runs_here, &view.vm);
         if let Some(recording) = self.recording.take() {
-            tokio::task::spawn_blocking(move || {
+            self.context.checkpoints.defer(move || {
                 if runs_here && let Err(error) = recording.keep() {
                     tracing::error!(%error, "a baseline was not kept");
                 }
@@ -370,6 +360,36 @@ impl Incoming {
             snapshot.prepared = true;
             snapshot.view = view;
         });
+    }
+
+    /// Pages that were stored here for its return, or for others as well, are used again by who comes next, however this ended, unless
+    /// they may be why: no use of them changes any. With its guest here a checkpoint has no use, whether or not it was of use for this.
+    fn let_stored_pages_go(&mut self, runs_here: bool, vm: &VmName) {
+        let returning = self.returning.take();
+        let doubt = self.doubt();
+        let spoiled = doubt.is_some() && self.context.shared_pages.spoil(&self.lease);
+        if let Some(doubt) = doubt
+            && (spoiled || returning.is_some())
+        {
+            tracing::warn!(%vm, ?doubt, "pages that were stored here are not used again");
+        }
+        let spent = match runs_here {
+            true => returning.or_else(|| self.context.checkpoints.spent(vm)),
+            false => returning.filter(|_| doubt.is_some()),
+        };
+        if let Some(spent) = spent {
+            // The kernel takes its time for a large file.
+            self.context.checkpoints.defer(move || spent.remove());
+        }
+    }
+
+    /// What speaks against pages that were stored here. Of a relay that is not found nothing is known.
+    pub(super) fn doubt(&self) -> Option<Doubt> {
+        let of_last = match &self.carrier {
+            Some(carrier) => carrier.relay.doubt(),
+            None => Some(Doubt::Died),
+        };
+        self.doubt.or(of_last)
     }
 }
 

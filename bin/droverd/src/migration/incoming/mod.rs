@@ -34,6 +34,7 @@ use super::lanes::LaneWatch;
 use super::links::{self, Following};
 use super::observe::Watcher;
 use super::outgoing::{path_chosen, paths_without_lanes, timestamp};
+use super::relays::Doubt;
 use super::resolve;
 use super::snapshot::Snapshot;
 use crate::agent::Context;
@@ -123,6 +124,8 @@ pub struct Incoming {
     lease: Lease,
     /// Its checkpoint here, where it comes back.
     returning: Option<Returning>,
+    /// What speaks against either, of a session that was replaced.
+    doubt: Option<Doubt>,
     /// Its baseline, for what changes until it goes back.
     recording: Option<Growing>,
     /// The number of its session.
@@ -230,6 +233,7 @@ pub fn start(
         expected,
         lease,
         returning,
+        doubt: None,
         recording,
         session: 0,
         watcher: None,

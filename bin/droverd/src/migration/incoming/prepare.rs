@@ -162,8 +162,8 @@ pub fn session(
     let addresses: usize = nics.iter().map(|nic| nic.addresses.len()).sum();
     if addresses > 0 && closed.len() == addresses {
         carrier.close(false);
-        // They let go of files, and nobody waits for their disk.
-        drop(tokio::task::spawn_blocking(|| drop((returning, recording))));
+        // It lets go of a file, and nobody waits for its disk.
+        context.checkpoints.defer(|| drop(recording));
         let message = format!("no lane could arrive here: {}", closed.join("; "));
         let next = "`ss -tlnp` tells what else listens on `migration.data_port`";
         return Err(Refusal::new(ErrorCode::Internal, message).next(next));
@@ -210,7 +210,11 @@ fn take_checkpoint(
     let Some((returning, file, stored)) = taken.map_err(|error| with_sources(&error))? else {
         return Ok(None);
     };
-    relay.add_stored(&file, stored)?;
+    if let Err(why) = relay.add_stored(&file, stored) {
+        // Nor could the next one, or it is what its relay died of.
+        checkpoints.defer(|| returning.remove());
+        return Err(why);
+    }
     Ok(Some(returning))
 }
 

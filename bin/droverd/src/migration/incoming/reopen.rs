@@ -35,14 +35,15 @@ impl Incoming {
         }
         self.following = None;
         self.expected = None;
-        let before = self.carrier.take();
-        // QEMU sees its socket close before it is told to listen again.
+        // QEMU sees its socket close before it is told to listen again. What the relay told by then was heard.
         tokio::task::block_in_place(|| {
-            if let Some(before) = before {
+            if let Some(before) = &self.carrier {
                 before.relay.cut();
             }
             relays.end(id, Side::Destination);
         });
+        self.doubt = self.doubt();
+        self.carrier = None;
         self.session = self.session.wrapping_add(1);
         let reports = (self.inbox.clone(), self.session);
         let session = prepare::session(asked, sockets, &listener, &self.context, reports)?;

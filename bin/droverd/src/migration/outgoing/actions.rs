@@ -398,10 +398,11 @@ impl Outgoing {
 
     /// The guest has left: how it arrived is of no use any more.
     fn remove_baseline(&self) {
-        let context = self.link.context.clone();
+        let all = self.link.context.checkpoints.clone();
         let vm = self.source.migration().vm.clone();
         // The kernel takes its time for a large file.
-        tokio::task::spawn_blocking(move || context.checkpoints.remove_baseline(&vm));
+        let own = all.clone();
+        all.defer(move || own.remove_baseline(&vm));
     }
 
     pub(super) async fn finish(&mut self, outcome: &Outcome) {
@@ -410,8 +411,8 @@ impl Outgoing {
         self.carrier = None;
         if let Some(growing) = self.checkpoint.take() {
             let has_left = *outcome == Outcome::Completed;
-            // Nobody waits for the disk; an agent that ends does.
-            tokio::task::spawn_blocking(move || {
+            // Nobody waits for the disk; an agent that ends does for a while.
+            self.link.context.checkpoints.defer(move || {
                 if has_left && let Err(error) = growing.keep() {
                     tracing::error!(%error, "a checkpoint was not kept");
                 }

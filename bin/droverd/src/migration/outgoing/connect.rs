@@ -56,7 +56,7 @@ async fn ask(
         return Err(no_libvirt(destination).into());
     }
     let networks = Networks::of_this_host(link).await?;
-    let cpus = facts::cpus().map_err(|error| unreadable(&error))?;
+    let cpus = facts::usable_cpus().map_err(|error| unreadable(&error))?;
     let lanes = Own::new(config.migration.protection)?;
     let session = sizes(link, &networks, cpus);
     let memory = config.migration.reduction_memory;

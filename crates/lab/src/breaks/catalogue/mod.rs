@@ -18,9 +18,11 @@ pub struct Break {
     pub rule: &'static str,
     /// What that finding is about, in the doctor's words.
     pub about: &'static str,
+    /// How many hosts it takes.
+    pub hosts: usize,
     /// A fault of a wire, as `drover lab harm` takes it, seen from the first host.
     pub(super) harm: Option<&'static str>,
-    /// Commands on hosts: `b: ip link set nic1 mtu 1500`.
+    /// Commands on hosts: `b: ip link set nic1 mtu 1500`; on the `switch` that joins more than two of them, too.
     pub(super) commands: &'static [&'static str],
     /// What is written into what was captured of the second host.
     pub(super) written: &'static [Written],
@@ -42,12 +44,31 @@ impl Break {
         !self.written.is_empty()
     }
 
-    /// Only asking what crosses a path tells it.
+    /// Only loading paths tells it, and that takes its time.
     #[must_use]
-    pub fn needs_paths(&self) -> bool {
-        self.rule.starts_with("path-")
+    pub fn needs_loads(&self) -> bool {
+        matches!(self.rule, "path-rate" | "path-incast" | "path-together")
+    }
+
+    /// With what the doctor is asked beside `--all`, so that it is told.
+    #[must_use]
+    pub fn asks(&self) -> &'static [&'static str] {
+        if self.needs_loads() {
+            LOADS
+        } else if self.rule.starts_with("path-") {
+            PATHS
+        } else {
+            &[]
+        }
     }
 }
+
+/// What crosses a path.
+pub(super) const PATHS: &[&str] = &["--paths"];
+
+/// What paths carry alone and together. Links of a lab say that they have 10 Gbit/s whatever they carry: 200 Mbit/s are a share that each of 1 Gbit/s has,
+/// and that two processors carry for several hosts.
+pub(super) const LOADS: &[&str] = &["--paths", "--load=1s", "--load-share=2", "--load-together"];
 
 /// Done to hosts of a lab, by commands there.
 const fn done(
@@ -62,10 +83,16 @@ const fn done(
         what,
         rule,
         about,
+        hosts: 2,
         harm: None,
         commands,
         written: &[],
     }
+}
+
+/// Done where there are so many hosts.
+const fn among(hosts: usize, broken: Break) -> Break {
+    Break { hosts, ..broken }
 }
 
 /// Done to the wire between NICs.
@@ -155,7 +182,8 @@ mod tests {
             }
             for command in broken.commands {
                 let (host, _) = command.split_once(": ").unwrap();
-                assert!(["a", "b"].contains(&host), "{command}");
+                let switched = broken.hosts > 2 && host == "switch";
+                assert!(["a", "b"].contains(&host) || switched, "{command}");
             }
         }
     }

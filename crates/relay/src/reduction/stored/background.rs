@@ -2,7 +2,7 @@
 //! left out.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
@@ -27,6 +27,8 @@ pub(super) struct Written {
     pub(super) left_out: u64,
     /// There is no room for any that comes.
     pub(super) full: bool,
+    /// Why some were left out that others may find room for.
+    pub(super) trouble: Option<&'static str>,
 }
 
 /// What became of all so far.
@@ -39,6 +41,8 @@ pub(super) struct Standing {
 
 #[derive(Debug, Default)]
 struct Counts {
+    /// Batches that wait, or are being put together to.
+    waiting: AtomicUsize,
     written: AtomicU64,
     left_out: AtomicU64,
     trouble: Mutex<Option<String>>,
@@ -60,10 +64,9 @@ impl<B: Send + 'static> Background<B> {
         Ok(Self { batches, counts })
     }
 
-    /// Offers so many pages, which are not even put together once nobody takes any more.
+    /// Offers so many pages, which are not even put together where there is no room for them, or nobody takes any more.
     pub(super) fn offer(&self, pages: u64, batch: impl FnOnce() -> B) {
-        let is_over = self.counts.over.load(Ordering::Relaxed);
-        if is_over || self.batches.try_send(batch()).is_err() {
+        if !self.counts.take_room() || self.batches.try_send(batch()).is_err() {
             self.counts.left_out.fetch_add(pages, Ordering::Relaxed);
         }
     }
@@ -74,6 +77,15 @@ impl<B: Send + 'static> Background<B> {
             left_out: self.counts.left_out.load(Ordering::Relaxed),
             trouble: lock(&self.counts.trouble).clone(),
         }
+    }
+}
+
+impl Counts {
+    /// Whether there is room for one more batch, which is taken.
+    fn take_room(&self) -> bool {
+        let more = |waiting| (waiting < STORED_WAITING).then_some(waiting + 1);
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        !self.over.load(Ordering::Relaxed) && self.waiting.fetch_update(set, fetch, more).is_ok()
     }
 }
 
@@ -89,11 +101,16 @@ fn write_all<B>(
         let Ok(batch) = offered.recv() else {
             return;
         };
+        counts.waiting.fetch_sub(1, Ordering::Relaxed);
         match write(batch) {
             Ok(written) => {
                 counts.written.fetch_add(written.pages, Ordering::Relaxed);
                 let left_out = written.left_out;
                 counts.left_out.fetch_add(left_out, Ordering::Relaxed);
+                if let Some(why) = written.trouble {
+                    let mut trouble = lock(&counts.trouble);
+                    trouble.get_or_insert_with(|| format!("pages were left out of {what}: {why}"));
+                }
                 if written.full {
                     break format!("no more pages fit into {what}");
                 }
@@ -104,4 +121,34 @@ fn write_all<B>(
     tracing::info!(why);
     *lock(&counts.trouble) = Some(why);
     counts.over.store(true, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_finds_no_room_is_not_even_put_together() {
+        let (end, stalls) = sync_channel::<()>(0);
+        let write = move |()| {
+            let _ = stalls.recv();
+            Err(io::ErrorKind::StorageFull.into())
+        };
+        let background = Background::start("stalls", "a file", write).unwrap();
+        let mut put_together = 0;
+        // One is being written, and as many wait as can.
+        while put_together <= STORED_WAITING {
+            background.offer(1, || put_together += 1);
+        }
+        let left_out = background.standing().left_out;
+        for _ in 0..10 {
+            background.offer(3, || put_together += 1);
+        }
+        assert_eq!(put_together, STORED_WAITING + 1);
+        assert_eq!(background.standing().left_out, left_out + 30);
+        drop(end);
+        while background.standing().trouble.is_none() {
+            std::thread::yield_now();
+        }
+    }
 }

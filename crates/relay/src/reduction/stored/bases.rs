@@ -50,6 +50,7 @@ impl Recording {
                 left_out,
                 // Those that are there may come again.
                 full: false,
+                trouble: None,
             })
         };
         let background = Background::start("baseline", "the guest's baseline", record);

@@ -7,6 +7,8 @@ use drover_pagestore::{DigestKey, Filler, SealKey, Segment};
 use super::background::{Background, Written};
 use super::{NotAdded, StoredPages};
 
+const KEPT_FROM_IT: &str = "another relay has kept all others from it, as one does that is stopped";
+
 #[derive(Debug)]
 pub(crate) struct Filling {
     page_bytes: u32,
@@ -25,8 +27,9 @@ impl Filling {
             let added = filler.add(&pages)?;
             Ok(Written {
                 pages: added.new.into(),
-                left_out: 0,
+                left_out: added.left_out.into(),
                 full: added.full,
+                trouble: (added.left_out > 0).then_some(KEPT_FROM_IT),
             })
         };
         let background = Background::start("store", "the file of stored pages", fill);
@@ -62,9 +65,43 @@ impl Filling {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+
     use drover_pagestore::{KEY_BYTES, Shape};
 
     use super::*;
+
+    #[test]
+    fn a_relay_that_is_stopped_while_it_stores_costs_others_pages_and_is_told() {
+        let page_bytes = 1024;
+        let segment = Segment::in_memory(Shape {
+            page_bytes,
+            places: 2,
+        })
+        .unwrap();
+        // What the other relay has is another open file.
+        let path = format!("/proc/self/fd/{}", segment.file().as_raw_fd());
+        let stopped = File::options().write(true).open(path).unwrap();
+        stopped.lock().unwrap();
+        let filling = Filling::start(&segment, DigestKey::new([1; KEY_BYTES]), None).unwrap();
+        let page = 0..1024;
+        let crossed = std::slice::from_ref(&page);
+        filling.offer(&[1; 1024], crossed);
+        while filling.report().left_out == 0 {
+            std::thread::yield_now();
+        }
+        while filling.report().trouble.is_none() {
+            std::thread::yield_now();
+        }
+        let told = filling.report().trouble.unwrap();
+        assert!(told.contains("another relay"), "{told}");
+        drop(stopped);
+        // It goes on.
+        while filling.report().added == 0 {
+            filling.offer(&[1; 1024], crossed);
+        }
+    }
 
     #[test]
     fn what_crossed_is_stored_until_it_is_full_which_is_told() {

@@ -195,8 +195,9 @@ pub fn dcb(host: &Host, other: &Host) -> OfTwo {
 /// The kind of RDMA that programs take.
 fn kind(rdma: &Rdma) -> Result<String, Because> {
     let has = |kind: &str| rdma.kinds.keys().any(|own| own.contains(kind));
+    let by_default = |kind: &str| rdma.default_kind.as_ref().is_none_or(|own| own == kind);
     Ok(match rdma.layer.as_str() {
-        "Ethernet" if has("RoCE v2") => "RoCE v2",
+        "Ethernet" if has("RoCE v2") && by_default("RoCE v2") => "RoCE v2",
         "Ethernet" if has("RoCE") => "RoCE v1",
         "Ethernet" if rdma.kinds.is_empty() => {
             return Err("it tells no address on this interface".into());
@@ -220,7 +221,7 @@ pub fn rdma(host: &Host, other: &Host) -> OfTwo {
             return Ok(Answer::NotAbout);
         }
         if own == there {
-            return Ok(Answer::Right);
+            return Ok(services((host, nic), (other, far)));
         }
         let [own, there] = [own, there].map(|kinds| Vec::from_iter(kinds).join(" and "));
         Ok(Answer::Found(found(
@@ -230,6 +231,26 @@ pub fn rdma(host: &Host, other: &Host) -> OfTwo {
             "see what `rdma-kind` says of both, and what the firmware of their adapters has turned on".into(),
         )))
     })
+}
+
+/// Whether RDMA's packets have one type of service at both ends, as far as that is told.
+fn services((host, nic): (&Host, &Nic), (other, far): (&Host, &Nic)) -> Answer {
+    let told = |host: &Host, nic: &Nic| -> BTreeSet<String> {
+        let adapters = adapters(host, nic).into_iter();
+        let devices = adapters.filter_map(|nic| nic.rdma.as_ref()?.known()?.default_tos);
+        devices.map(|tos| tos.to_string()).collect()
+    };
+    let (own, there) = (told(host, nic), told(other, far));
+    if own.is_empty() || there.is_empty() || own == there {
+        return Answer::Right;
+    }
+    let [own, there] = [own, there].map(|words| Vec::from_iter(words).join(" and "));
+    Answer::Found(found(
+        Severity::Notice,
+        format!("default TOS {own}, and {there} of {}", far.name),
+        "packets of one end have another priority on the way than those of the other: PFC holds one of them back alone",
+        "set default_roce_tos of both alike (rdma_cm in configfs, or cma_roce_tos)".into(),
+    ))
 }
 
 /// The switches that an interface's cables end at, by what they call themselves and what people call them.

@@ -1,0 +1,206 @@
+//! Who waits for disks: one thread for those who want an answer, and one for what nobody waits for. So a disk that hangs has two threads
+//! at the most, whatever is asked of it meanwhile.
+
+use std::collections::VecDeque;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use super::NoCheckpoint;
+use crate::limits::{CHECKPOINTS_ASKED, CHECKPOINTS_DEFERRED};
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// A thread that does what is asked, one after the other. It ends with this, or when its disk answers.
+#[derive(Debug)]
+pub(super) struct DiskThread {
+    /// With how many there were so far.
+    asked: Mutex<(u64, SyncSender<Work>)>,
+    /// The last one that nobody waits for any more.
+    given_up: AtomicU64,
+    done: Arc<AtomicU64>,
+}
+
+impl DiskThread {
+    /// # Errors
+    /// No thread could be started.
+    pub(super) fn start() -> io::Result<Self> {
+        let (asked, all) = sync_channel(CHECKPOINTS_ASKED);
+        let done = Arc::<AtomicU64>::default();
+        let own = done.clone();
+        thread::Builder::new()
+            .name("checkpoints".to_owned())
+            .spawn(move || work_off(&all, &own))?;
+        Ok(Self {
+            asked: Mutex::new((0, asked)),
+            given_up: AtomicU64::new(0),
+            done,
+        })
+    }
+
+    /// What comes of it. Where that takes too long it is done all the same, and dropped; until then nobody else waits at all.
+    pub(super) fn ask<T: Send + 'static>(
+        &self,
+        patience: Duration,
+        work: impl FnOnce() -> Result<T, NoCheckpoint> + Send + 'static,
+    ) -> Result<T, NoCheckpoint> {
+        // Without room: it is taken, or comes back to who gives it.
+        let (answer, answered) = sync_channel(0);
+        let number = self.add(Box::new(move || drop(answer.send(work()))))?;
+        answered.recv_timeout(patience).unwrap_or_else(|_| {
+            self.given_up.fetch_max(number, Ordering::AcqRel);
+            Err(NoCheckpoint::Stalled(patience))
+        })
+    }
+
+    fn add(&self, work: Work) -> Result<u64, NoCheckpoint> {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.given_up.load(Ordering::Acquire) > self.done.load(Ordering::Acquire) {
+            return Err(NoCheckpoint::Hangs);
+        }
+        asked.1.try_send(work).map_err(|error| match error {
+            TrySendError::Full(_) => NoCheckpoint::Busy(CHECKPOINTS_ASKED),
+            // It outlives whatever it is asked.
+            TrySendError::Disconnected(_) => NoCheckpoint::Hangs,
+        })?;
+        asked.0 += 1;
+        Ok(asked.0)
+    }
+}
+
+fn work_off(all: &Receiver<Work>, done: &AtomicU64) {
+    while let Ok(work) = all.recv() {
+        carry_out(work);
+        done.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// A mistake in one of them is no reason for others not to be done.
+fn carry_out(work: Work) {
+    if catch_unwind(AssertUnwindSafe(work)).is_err() {
+        tracing::error!("work on a file of checkpoints has failed by a mistake of this program");
+    }
+}
+
+/// What nobody waits for, and at most one thread of the runtime that does it.
+#[derive(Default)]
+pub(super) struct Deferred {
+    waiting: Mutex<Waiting>,
+    idle: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    all: VecDeque<Work>,
+    at_work: bool,
+}
+
+impl std::fmt::Debug for Deferred {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Deferred").finish_non_exhaustive()
+    }
+}
+
+impl Deferred {
+    /// Whether somebody has to begin to [work it off](Self::work_off).
+    pub(super) fn add(&self, work: impl FnOnce() + Send + 'static) -> bool {
+        let mut waiting = self.lock();
+        if waiting.all.len() == CHECKPOINTS_DEFERRED {
+            tracing::error!(
+                "the disk of checkpoints hangs: files are left there to the next agent"
+            );
+            // To drop it would wait for the disk.
+            std::mem::forget(work);
+            return false;
+        }
+        waiting.all.push_back(Box::new(work));
+        !std::mem::replace(&mut waiting.at_work, true)
+    }
+
+    pub(super) fn work_off(&self) {
+        while let Some(work) = self.next() {
+            carry_out(work);
+        }
+        self.idle.notify_all();
+    }
+
+    /// Waits until all of it is done, or for so long; whether it is.
+    pub(super) fn wait(&self, patience: Duration) -> bool {
+        let waited = self
+            .idle
+            .wait_timeout_while(self.lock(), patience, |waiting| waiting.at_work);
+        let (waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        !waiting.at_work
+    }
+
+    fn next(&self) -> Option<Work> {
+        let mut waiting = self.lock();
+        let next = waiting.all.pop_front();
+        waiting.at_work = next.is_some();
+        next
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn while_a_disk_hangs_nobody_else_waits_for_it_and_afterwards_all_goes_on() {
+        let thread = DiskThread::start().unwrap();
+        let (end, hangs) = channel::<()>();
+        let late = thread.ask(Duration::ZERO, move || {
+            let _ = hangs.recv();
+            Ok(())
+        });
+        assert!(matches!(late, Err(NoCheckpoint::Stalled(_))));
+        // However many: none of them is even taken.
+        for _ in 0..10 * CHECKPOINTS_ASKED {
+            let refused = thread.ask(Duration::MAX, || Ok(()));
+            assert!(matches!(refused, Err(NoCheckpoint::Hangs)));
+        }
+        drop(end);
+        let until = Instant::now() + Duration::from_secs(20);
+        while thread.ask(Duration::from_secs(20), || Ok(())).is_err() {
+            assert!(Instant::now() < until);
+            thread::yield_now();
+        }
+        let mistaken = thread.ask::<()>(Duration::from_secs(20), || panic!("a mistake"));
+        assert!(mistaken.is_err());
+        while thread.ask(Duration::from_secs(20), || Ok(7)).is_err() {
+            assert!(Instant::now() < until);
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn what_nobody_waits_for_is_done_in_order_by_one_and_what_is_too_much_is_left() {
+        let deferred = Arc::<Deferred>::default();
+        let (tell, told) = channel();
+        for number in 0..CHECKPOINTS_DEFERRED + 3 {
+            let tell = tell.clone();
+            let begins = deferred.add(move || tell.send(number).unwrap());
+            assert_eq!(begins, number == 0);
+        }
+        assert!(!deferred.wait(Duration::ZERO));
+        deferred.work_off();
+        let done: Vec<_> = told.try_iter().collect();
+        assert!(done.into_iter().eq(0..CHECKPOINTS_DEFERRED));
+        assert!(deferred.wait(Duration::ZERO) && deferred.add(|| panic!("a mistake")));
+        let tell = tell.clone();
+        assert!(!deferred.add(move || tell.send(7).unwrap()));
+        deferred.work_off();
+        assert_eq!(told.try_recv(), Ok(7));
+    }
+}

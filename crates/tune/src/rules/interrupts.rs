@@ -1,0 +1,197 @@
+//! Which processors take an adapter's interrupts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use drover_types::CpuSet;
+
+use super::queues::{carries, near};
+use super::used::is_used;
+use crate::change::{Change, Disruption, Step};
+use crate::cost::of_rate;
+use crate::facts::{Core, Host, Interrupt, Kind, Nic};
+use crate::finding::{Answer, Because, Found, Severity, Verdict};
+
+/// The processors near an adapter that may be given its interrupts: others are kept free for guests by whoever isolated them.
+fn for_interrupts(host: &Host, nic: &Nic) -> Result<CpuSet, Because> {
+    let housekeeping = host.processors.housekeeping.get()?;
+    Ok(near(host, nic)?.and(housekeeping))
+}
+
+/// An adapter's interrupts are taken near it.
+pub fn near_adapter(host: &Host, nic: &Nic) -> Verdict {
+    if !is_used(host, nic) || nic.kind != Kind::Adapter || host.processors.nodes.get()?.len() < 2 {
+        return Ok(Answer::NotAbout);
+    }
+    let own = near(host, nic)?;
+    let near = for_interrupts(host, nic)?;
+    if near.is_empty() {
+        return Ok(Answer::NotAbout);
+    }
+    let all = nic.interrupts.get()?;
+    let is_far = |irq: &&Interrupt| irq.taken_by().and(&own).is_empty();
+    let (fixed, far): (Vec<&Interrupt>, Vec<&Interrupt>) =
+        all.iter().filter(is_far).partition(|irq| irq.fixed);
+    if far.is_empty() {
+        return match fixed.len() {
+            0 => Ok(Answer::Right),
+            count => Err(of_the_kernel(count, all.len())),
+        };
+    }
+    let others = match fixed.len() {
+        0 => String::new(),
+        count => format!(", beside {count} that the kernel lets nobody move"),
+    };
+    let to = near.to_string();
+    let steps = far.iter().map(|irq| step(irq, to.clone()));
+    let found = Found {
+        severity: Severity::Warning,
+        read: format!(
+            "{} of its {} interrupts are taken by processors of another node{others}",
+            far.len(),
+            all.len()
+        ),
+        expected: format!("by {near}"),
+        why: "each packet crosses between the nodes; 10 to 20 % of the rate is reported".into(),
+        cost: None,
+        change: None,
+        by_hand: None,
+        lines: Vec::new(),
+    };
+    moved(host, steps.collect(), found)
+}
+
+/// An adapter's queues are not all served by a few of the processors near it.
+pub fn spread(host: &Host, nic: &Nic) -> Verdict {
+    if !is_used(host, nic) || nic.kind != Kind::Adapter {
+        return Ok(Answer::NotAbout);
+    }
+    let queues = nic.channels.get()?.combined;
+    if queues < 2 {
+        return Ok(Answer::NotAbout);
+    }
+    let near = for_interrupts(host, nic)?;
+    let all = nic.interrupts.get()?;
+    // Those that are not near are to be moved first.
+    if all.iter().any(|irq| irq.taken_by().and(&near).is_empty()) {
+        return Ok(Answer::NotAbout);
+    }
+    // One that is not in use is taken by nobody.
+    let taken: Vec<&Interrupt> = all
+        .iter()
+        .filter(|irq| irq.effective.count() == 1)
+        .collect();
+    if taken.len() < queues as usize {
+        return Err("the kernel does not tell by which processor each interrupt is taken".into());
+    }
+    let by = taken
+        .iter()
+        .fold(CpuSet::default(), |by, irq| by.or(&irq.effective));
+    let (used, could) = (by.count(), queues.min(host.processors.cores_of(&near)?));
+    if used.saturating_mul(2) > could {
+        return Ok(Answer::Right);
+    }
+    let before = host.nics.iter().take_while(|other| other.name != nic.name);
+    let before = before.filter_map(|other| Some(other.interrupts.known()?.len()));
+    let steps = apart(host, &near, &taken, before.sum())?;
+    if steps.is_empty() {
+        return Err(of_the_kernel(taken.len(), all.len()));
+    }
+    let rate = nic.link.known().and_then(|link| link.speed);
+    let cost = rate.and_then(|rate| of_rate(carries(used, rate), carries(could, rate)));
+    let slower = rate.is_some_and(|rate| carries(used, rate) < carries(could, rate));
+    let found = Found {
+        severity: if slower {
+            Severity::Warning
+        } else {
+            Severity::Notice
+        },
+        read: format!("the interrupts of its {queues} queues are taken by CPUs {by} alone"),
+        expected: format!("by {could} of {near}"),
+        why: "these serve all queues while others near it rest".into(),
+        cost: cost.filter(|_| slower),
+        change: None,
+        by_hand: None,
+        lines: Vec::new(),
+    };
+    moved(host, steps, found)
+}
+
+/// Of those that share a core all but one go to the cores near it that have the fewest interrupts, of whatever adapter; where several have
+/// none, each adapter begins behind what those before it may take.
+fn apart(
+    host: &Host,
+    near: &CpuSet,
+    taken: &[&Interrupt],
+    before: usize,
+) -> Result<Vec<Step>, Because> {
+    let cores = host.processors.cores.get()?;
+    let mut first: BTreeMap<Core, u32> = BTreeMap::new();
+    for cpu in near.iter() {
+        if let Some(core) = cores.get(&cpu) {
+            first.entry(*core).or_insert(cpu);
+        }
+    }
+    let on = |irq: &Interrupt| cores.get(&irq.effective.iter().next()?).copied();
+    let mut load: BTreeMap<Core, usize> = first.keys().map(|core| (*core, 0)).collect();
+    let all = host.nics.iter().filter_map(|nic| nic.interrupts.known());
+    for core in all.flatten().filter_map(on) {
+        load.entry(core).and_modify(|count| *count += 1);
+    }
+    let mut kept = BTreeSet::new();
+    let mut steps = Vec::new();
+    let places = first.len().max(1);
+    // Those that nobody may move keep their cores.
+    let (fixed, movable): (Vec<&Interrupt>, Vec<&Interrupt>) =
+        taken.iter().copied().partition(|irq| irq.fixed);
+    kept.extend(fixed.iter().filter_map(|irq| on(irq)));
+    for irq in movable {
+        let Some(own) = on(irq) else { continue };
+        if kept.insert(own) {
+            continue;
+        }
+        let order = (0..).zip(&first);
+        let turn = |at: usize| (at + places - before % places) % places;
+        let least = order.min_by_key(|(at, (core, _))| (load.get(*core).copied(), turn(*at)));
+        let Some((_, (core, cpu))) = least else { break };
+        if *core == own {
+            continue;
+        }
+        load.entry(own).and_modify(|count| *count -= 1);
+        load.entry(*core).and_modify(|count| *count += 1);
+        steps.push(step(irq, cpu.to_string()));
+    }
+    Ok(steps)
+}
+
+/// What nobody can mend is no finding.
+fn of_the_kernel(count: usize, all: usize) -> Because {
+    Because(format!(
+        "the kernel has {count} of its {all} interrupts where it wants, and lets nobody move them"
+    ))
+}
+
+fn step(irq: &Interrupt, to: String) -> Step {
+    Step::File {
+        path: format!("proc/irq/{}/smp_affinity_list", irq.number),
+        from: irq.cpus.to_string(),
+        to,
+    }
+}
+
+/// It is mended by these steps, unless irqbalance would move them again.
+fn moved(host: &Host, steps: Vec<Step>, found: Found) -> Verdict {
+    let mended = if *host.irqbalance.get()? {
+        let by_hand = "irqbalance puts them where it likes: exclude them in its configuration (IRQBALANCE_ARGS), then run this again";
+        Found {
+            by_hand: Some(by_hand.to_owned()),
+            ..found
+        }
+    } else {
+        let disruption = Disruption::Safe;
+        Found {
+            change: Some(Change { disruption, steps }),
+            ..found
+        }
+    };
+    Ok(Answer::Found(mended))
+}

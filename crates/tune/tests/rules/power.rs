@@ -1,0 +1,53 @@
+//! What processors' rates are set to, by their policies.
+
+use drover_tune::examine;
+use drover_tune::facts::{Fact, Fact::Known, Host};
+
+use crate::hosts::{healthy, names, policy, value};
+
+/// The rule, and its steps as commands.
+fn steps(host: Host) -> (String, Vec<String>) {
+    let report = examine(&[host], &[]);
+    let [rule] = names(&report)[..] else {
+        panic!("{report:#?}");
+    };
+    let change = report.findings[0].found.change.as_ref();
+    let steps = change.map(|change| change.steps.iter().map(ToString::to_string).collect());
+    (rule.to_owned(), steps.unwrap_or_default())
+}
+
+#[test]
+fn slow_governors_are_set_policy_by_policy_to_the_best_that_each_may_have() {
+    let mut host = healthy("a", 1);
+    host.processors.governors = Known([("powersave".to_owned(), 3)].into());
+    let policies = value(&mut host.processors.policies);
+    policies.insert(2, policy("powersave", None));
+    policies.insert(4, policy("conservative", None));
+    let first = policies.get_mut(&4).unwrap();
+    first.available.remove("performance");
+    policies.insert(6, policy("powersave", None));
+    let last = policies.get_mut(&6).unwrap();
+    last.available.clear();
+    let set = |policy: u32, to: &str| {
+        format!("echo {to} > /sys/devices/system/cpu/cpufreq/policy{policy}/scaling_governor")
+    };
+    let expected = vec![set(2, "performance"), set(4, "schedutil")];
+    assert_eq!(steps(host.clone()), ("cpu-governor".to_owned(), expected));
+    // Where no policy is told it is for people.
+    host.processors.policies = Fact::unknown("none is told");
+    assert_eq!(steps(host).1, <[&str; 0]>::default());
+}
+
+#[test]
+fn sparing_preferences_are_set_where_the_kernel_takes_one() {
+    let mut host = healthy("a", 1);
+    host.processors.drivers = Known([("intel_pstate".to_owned(), 8)].into());
+    host.processors.preferences = Known([("power".to_owned(), 8)].into());
+    let policies = value(&mut host.processors.policies);
+    policies.insert(0, policy("powersave", Some("power")));
+    policies.insert(1, policy("powersave", Some("balance_performance")));
+    policies.insert(2, policy("performance", Some("power")));
+    let file = "/sys/devices/system/cpu/cpufreq/policy0/energy_performance_preference";
+    let expected = vec![format!("echo performance > {file}")];
+    assert_eq!(steps(host), ("cpu-preference".to_owned(), expected));
+}
