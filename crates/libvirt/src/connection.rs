@@ -10,6 +10,7 @@ use crate::error::{CallError, Closed, ConnectError, Refusal};
 use crate::events::{Events, Job};
 use crate::library::{Library, Place};
 use crate::limits;
+use crate::moving::Shown;
 use crate::opening;
 use crate::raw;
 use crate::shared::Shared;
@@ -123,6 +124,30 @@ impl Connection {
     pub async fn job(&self, domain: Uuid) -> Result<Option<Job>, CallError> {
         let ask = move |connection: &raw::Connection| connection.domain(domain)?.job();
         self.call("tell of a domain's job", ask).await
+    }
+
+    /// How a domain stands whose migration nobody's answer ended.
+    ///
+    /// Its job is asked for first, which waits for whatever libvirt does with the domain: a libvirtd that was just started finds each
+    /// domain again in such a job, and ends those whose migration it had confirmed (`qemuProcessReconnect`, and
+    /// `qemuDomainGetJobStatsInternal`, which takes a job before it looks for one; 9.0.0 and 11.3.0). Only what is seen after that is
+    /// so.
+    ///
+    /// # Errors
+    /// libvirt's reason, no answer, or the connection is lost.
+    pub async fn shown(&self, domain: Uuid) -> Result<Shown, CallError> {
+        let ask = move |connection: &raw::Connection| {
+            let Some(at) = unless_gone(connection.domain(domain))? else {
+                return Ok(Shown::default());
+            };
+            let job = match at.job() {
+                Err(refusal) if refusal.is_no_domain() || refusal.is_of_its_state() => None,
+                job => job?,
+            };
+            let look = unless_gone(domain::look(&at))?;
+            Ok(Shown { job, look })
+        };
+        self.call("tell how a domain stands", ask).await
     }
 
     /// Ends a domain's hypervisor at once, as pulling the plug. That there is none is no error.

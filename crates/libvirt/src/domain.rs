@@ -1,4 +1,5 @@
 use std::ffi::{c_int, c_uint};
+use std::fmt;
 
 use drover_types::Bytes;
 use uuid::Uuid;
@@ -89,27 +90,69 @@ pub struct Look {
 }
 
 /// Why a domain is in its state, as far as its migration is concerned. Source: `virDomainPausedReason` and
-/// `virDomainShutoffReason` in libvirt's `libvirt-domain.h`.
+/// `virDomainShutoffReason` in libvirt's `libvirt-domain.h`. libvirt forgets why a domain is off when it, or its host, is started
+/// again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
     /// It stands still by somebody's word. So does one that has arrived to be run by somebody's word.
     Asked,
     /// It stands still for a migration, from here or to here, which has not ended.
     Migrating,
+    /// It stands still until its hypervisor has been started.
+    StartingUp,
+    /// It stands still because a disk failed.
+    DiskFailed,
+    /// It stands still because its watchdog was not fed.
+    Watchdog,
     /// It has no hypervisor because it runs on the host that it migrated to, or may.
     Left,
+    /// It has no hypervisor because it was shut down.
+    ShutDown,
+    /// It has no hypervisor because somebody ended it.
+    Destroyed,
+    /// It has no hypervisor because that ended by itself.
+    Crashed,
+    /// It has no hypervisor because libvirt ended what it could not follow any more, mostly after its own start.
+    Unfollowed,
     /// Something else, by libvirt's number for it.
     Other(c_int),
 }
 
 impl Why {
-    fn from_number(state: DomainState, reason: c_int) -> Self {
+    pub(crate) fn from_number(state: DomainState, reason: c_int) -> Self {
         match (state, reason) {
             (DomainState::Paused, 1) => Self::Asked,
             (DomainState::Paused, 2) => Self::Migrating,
+            (DomainState::Paused, 5) => Self::DiskFailed,
+            (DomainState::Paused, 6) => Self::Watchdog,
+            (DomainState::Paused, 11) => Self::StartingUp,
+            (DomainState::ShutOff, 1) => Self::ShutDown,
+            (DomainState::ShutOff, 2) => Self::Destroyed,
+            (DomainState::ShutOff, 3) => Self::Crashed,
             (DomainState::ShutOff, 4) => Self::Left,
+            (DomainState::ShutOff, 8) => Self::Unfollowed,
             (_, other) => Self::Other(other),
         }
+    }
+}
+
+/// In words that follow "because".
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Asked => "somebody wants it so",
+            Self::Migrating => "it migrates",
+            Self::StartingUp => "it is being started",
+            Self::DiskFailed => "a disk of it failed",
+            Self::Watchdog => "its watchdog was not fed",
+            Self::Left => "it has left for another host",
+            Self::ShutDown => "it was shut down",
+            Self::Destroyed => "somebody destroyed it",
+            Self::Crashed => "its hypervisor ended by itself",
+            Self::Unfollowed => "libvirt ended what it could not follow any more",
+            Self::Other(0) => "of something that libvirt does not know any more",
+            Self::Other(number) => return write!(f, "of libvirt's reason {number}"),
+        })
     }
 }
 
@@ -203,9 +246,16 @@ mod tests {
         let why = |state, number| Why::from_number(state, number);
         assert_eq!(why(DomainState::Paused, 1), Why::Asked);
         assert_eq!(why(DomainState::Paused, 2), Why::Migrating);
-        assert_eq!(why(DomainState::Paused, 11), Why::Other(11));
+        assert_eq!(why(DomainState::Paused, 11), Why::StartingUp);
         assert_eq!(why(DomainState::ShutOff, 4), Why::Left);
+        assert_eq!(why(DomainState::ShutOff, 1), Why::ShutDown);
+        assert_eq!(why(DomainState::ShutOff, 0), Why::Other(0));
         assert_eq!(why(DomainState::Running, 1), Why::Other(1));
+        let forgotten = why(DomainState::ShutOff, 0).to_string();
+        assert_eq!(
+            forgotten,
+            "of something that libvirt does not know any more"
+        );
     }
 
     #[test]

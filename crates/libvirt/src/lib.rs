@@ -10,7 +10,8 @@
 //!              │    Ready ── thread "libvirt-migrate" ─▶   │    ▲
 //!            Events ◀─────── thread "libvirt-events" ◀─────┘    └ keepalive
 //! ```
-//! Says nothing to a hypervisor itself, and decides nothing: docs/decisions/0036 says who does.
+//! Says nothing to a hypervisor itself, and decides nothing: docs/decisions/0036 says who does. What a look at a domain that moves
+//! means is read in `moving`, without I/O.
 //!
 //! # Invariant
 //! Whatever libvirtd does (die, hang, refuse) becomes an error within a bound of [`limits`], with libvirt's own words where it has
@@ -26,6 +27,7 @@ mod events;
 mod library;
 pub mod limits;
 mod migration;
+mod moving;
 mod opening;
 mod raw;
 mod shared;
@@ -41,6 +43,7 @@ pub use error::{CallError, Closed, ConnectError, LoadError, NotEnded, NotReady, 
 pub use events::{Event, Events, Happening, Job, Notice};
 pub use library::{Library, SYSTEM};
 pub use migration::{Migrating, Migration, Ready};
+pub use moving::{Before, Comes, Leaves, Shown};
 pub use uri::{SYSTEM as SYSTEM_URI, of_libvirtd as uri_of_socket};
 pub use version::Version;
 pub use watch::{Standing, Watch};
