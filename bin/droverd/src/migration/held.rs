@@ -128,6 +128,17 @@ pub trait Held: Send + Sync + fmt::Debug {
     /// That cannot be written down. It runs here all the same.
     fn adopt<'a>(&'a self, arrived: Option<&'a VmDefinition>) -> Boxed<'a, Result<(), Refusal>>;
 
+    /// It is a domain, which has run here, and whose definition came with it.
+    fn came_with_its_definition(&self) -> bool {
+        false
+    }
+
+    /// A person wants it to stay.
+    fn given_up(&self) {}
+
+    /// It is written down that its migration is over: nothing of that is to be known to the next agent.
+    fn over(&self) {}
+
     /// Ends what is left here of a guest that is another host's, or not to come.
     fn end(&self) -> Boxed<'_, ()>;
 }

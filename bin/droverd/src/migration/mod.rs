@@ -36,6 +36,7 @@ mod silence;
 mod snapshot;
 mod start;
 mod told;
+mod trouble;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

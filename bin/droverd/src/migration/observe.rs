@@ -7,7 +7,7 @@ use drover_hypervisor::{
     UnixMicros,
 };
 use drover_migrate::{GuestSeen, MigrationSeen, Observation, Reason};
-use drover_types::Bytes;
+use drover_types::{Bytes, with_sources};
 use tokio::task::JoinHandle;
 
 use super::held::{Held, Way};
@@ -22,6 +22,8 @@ pub enum Seen {
     Stopped(UnixMicros),
     /// The guest runs.
     Resumed(UnixMicros),
+    /// It was looked at in vain, and why.
+    Unclear(String),
     /// The connection to QEMU is lost, while its process runs; the watch is over.
     Lost,
     /// The process has ended.
@@ -36,6 +38,12 @@ pub async fn look(
     let guest = guest_seen(&machine.state().await?);
     let migration = migration_seen(&progress);
     Ok((Observation { migration, guest }, Box::new(progress)))
+}
+
+/// What a person should know of a look that failed: words of who answered, and did not tell.
+pub fn unclear(error: &MachineError) -> Option<String> {
+    let answered = matches!(error, MachineError::Other { .. }) && !error.is_unanswered();
+    answered.then(|| with_sources(error))
 }
 
 fn migration_seen(progress: &MigrationProgress) -> MigrationSeen {
@@ -165,8 +173,16 @@ where
         {
             return;
         }
-        let Ok((observation, progress)) = look(&*machine).await else {
-            continue;
+        let (observation, progress) = match look(&*machine).await {
+            Ok(looked) => looked,
+            Err(error) => {
+                if let Some(why) = unclear(&error)
+                    && !report(Seen::Unclear(why)).await
+                {
+                    return;
+                }
+                continue;
+            }
         };
         hurries = is_switching(&observation);
         if !report(Seen::Look(observation, progress)).await {

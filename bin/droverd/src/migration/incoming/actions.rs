@@ -19,6 +19,7 @@ use crate::migration::observe::{self, Seen, Watcher};
 use crate::migration::offered::Offered;
 use crate::migration::relays::{Doubt, Relays};
 use crate::migration::silence::{There, whats_there};
+use crate::migration::trouble::About;
 use crate::registry::Role;
 use crate::{facts, limits};
 
@@ -164,13 +165,14 @@ impl Incoming {
                 let reason = observe::gone(&exit);
                 return input(&inbox, Input::HypervisorGone { reason }).await;
             }
-            if let Ok((observation, _)) = observe::look(&*machine).await {
-                let seen = if settle {
-                    Input::Settled(observation)
-                } else {
-                    Input::Hypervisor(observation)
-                };
-                input(&inbox, seen).await;
+            match observe::look(&*machine).await {
+                Ok((seen, _)) if settle => input(&inbox, Input::Settled(seen)).await,
+                Ok((seen, _)) => input(&inbox, Input::Hypervisor(seen)).await,
+                Err(error) => {
+                    if let Some(why) = observe::unclear(&error) {
+                        let _ = inbox.send(Message::Trouble(About::Looking, why)).await;
+                    }
+                }
             }
         });
     }
@@ -282,16 +284,21 @@ impl Incoming {
             return self.handle(no_process());
         };
         let inbox = self.inbox.clone();
-        let vm = self.destination.migration().vm.clone();
         tokio::spawn(async move {
-            match machine.kill().await {
+            let message = match machine.kill().await {
                 Ok(exit) => {
                     let reason = observe::gone(&exit);
-                    input(&inbox, Input::HypervisorGone { reason }).await;
+                    Message::Input(Input::HypervisorGone { reason })
                 }
                 // It is tried again.
-                Err(error) => tracing::error!(%vm, %error, "what is not to come was not ended"),
-            }
+                Err(error) => {
+                    let why = with_sources(&error);
+                    let why =
+                        format!("what is not to come was not ended, and is tried again: {why}");
+                    Message::Trouble(About::Ending, why)
+                }
+            };
+            let _ = inbox.send(message).await;
         });
     }
 
@@ -353,7 +360,9 @@ impl Incoming {
             });
         }
         self.carrier = None;
-        self.reservation = None;
+        if let Some(reservation) = self.reservation.take() {
+            reservation.over();
+        }
         tracing::info!(id = %view.id, ?ending, "migration ended");
         self.context.metrics.ended(&view);
         self.snapshot.send_modify(|snapshot| {
@@ -421,6 +430,7 @@ fn watch(inbox: &mpsc::Sender<Message>, machine: &Arc<dyn Movable>) -> Watcher {
             let message = match seen {
                 Seen::Look(observation, progress) => Message::Look(observation, progress),
                 Seen::Stopped(_) => return true,
+                Seen::Unclear(why) => Message::Trouble(About::Looking, why),
                 Seen::Resumed(at) => Message::Resumed(at),
                 Seen::Lost => Message::MonitorLost,
                 Seen::Gone(reason) => {

@@ -37,6 +37,7 @@ use super::outgoing::{path_chosen, paths_without_lanes, timestamp};
 use super::relays::Doubt;
 use super::resolve;
 use super::snapshot::Snapshot;
+use super::trouble::{About, Troubles};
 use crate::agent::Context;
 use crate::api::Accepted;
 use crate::checkpoints::{Growing, Returning};
@@ -95,6 +96,8 @@ pub enum Message {
     MonitorLost,
     /// There is a connection to QEMU again.
     Reached(Arc<dyn Movable>),
+    /// Something does not succeed, and why.
+    Trouble(About, String),
     /// What else happened.
     Event(EventKind),
 }
@@ -135,6 +138,7 @@ pub struct Incoming {
     discarding: Option<tokio::task::JoinHandle<()>>,
     lanes: LaneWatch,
     interrupts: Share,
+    troubles: Troubles,
     /// As it was written down at the end.
     last_view: Option<MigrationView>,
 }
@@ -241,6 +245,7 @@ pub fn start(
         discarding: None,
         lanes: LaneWatch::default(),
         interrupts,
+        troubles: Troubles::default(),
         last_view: None,
     };
     // After a restart, whether the session lives comes first.
@@ -428,7 +433,9 @@ impl Incoming {
                     reason: reason.into(),
                 });
             }
+            Message::Trouble(about, why) => self.trouble(about, &why),
             Message::Look(observation, progress) => {
+                self.troubles.is_over(About::Looking);
                 self.snapshot
                     .send_modify(|snapshot| snapshot.show_progress(&progress));
                 self.handle(Input::Hypervisor(observation));
@@ -518,6 +525,15 @@ impl Incoming {
         if self.watcher.is_none() {
             self.reach();
         }
+    }
+
+    /// Something does not succeed.
+    fn trouble(&mut self, about: About, why: &str) {
+        if self.troubles.hear(about, why) {
+            let what = why.to_owned();
+            self.record(EventKind::Fallback { what });
+        }
+        self.show();
     }
 
     fn record(&mut self, kind: EventKind) {

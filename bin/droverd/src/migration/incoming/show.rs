@@ -32,6 +32,7 @@ impl Incoming {
         let ambiguity = ambiguity.map(|ambiguity| self.shown_ambiguity(&ambiguity));
         let resolving = self.destination.resolving().clone();
         let resolution = self.destination.resolution();
+        let trouble = self.troubles.shown();
         let report = self
             .carrier
             .as_ref()
@@ -56,10 +57,11 @@ impl Incoming {
             if let Some(encryption) = encryption {
                 snapshot.view.encryption = Some(security::shown(encryption));
             }
-            snapshot.view.next = waiting.and_then(|waiting| {
+            let waits = waiting.and_then(|waiting| {
                 let (advice, last) = (waiting.on.what_to_do()?, waiting.last?);
                 Some(format!("{last}; {advice}"))
             });
+            snapshot.view.next = trouble.or(waits);
             if let Some((carrier, report)) = &report {
                 let relay = (carrier.relay.pid(), report);
                 lanes.show(snapshot, &carrier.paths(), relay, metrics);

@@ -18,6 +18,7 @@ use crate::migration::held::Sockets;
 use crate::migration::interrupts;
 use crate::migration::observe::{self, Seen, Watcher};
 use crate::migration::relays::Relays;
+use crate::migration::trouble::About;
 use crate::registry::Role;
 
 impl Outgoing {
@@ -211,8 +212,17 @@ impl Outgoing {
                 if let Some(exit) = machine.exit() {
                     let reason = observe::gone(&exit);
                     link.input(Input::HypervisorGone { reason }).await;
-                } else if let Ok((observation, progress)) = observe::look(&*machine).await {
-                    link.tell(Message::Look(observation, progress)).await;
+                    return;
+                }
+                match observe::look(&*machine).await {
+                    Ok((observation, progress)) => {
+                        link.tell(Message::Look(observation, progress)).await;
+                    }
+                    Err(error) => {
+                        if let Some(why) = observe::unclear(&error) {
+                            link.tell(Message::Trouble(About::Looking, why)).await;
+                        }
+                    }
                 }
             });
         }
@@ -511,6 +521,7 @@ fn watch(link: &Link, machine: &Arc<dyn Movable>) -> Watcher {
                 Seen::Look(observation, progress) => Message::Look(observation, progress),
                 Seen::Stopped(at) => Message::Stopped(at),
                 Seen::Resumed(_) => return true,
+                Seen::Unclear(why) => Message::Trouble(About::Looking, why),
                 Seen::Lost => Message::MonitorLost,
                 Seen::Gone(reason) => Message::Input(Input::HypervisorGone { reason }),
             };

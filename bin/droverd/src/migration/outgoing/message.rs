@@ -20,6 +20,7 @@ use crate::agent::Context;
 use crate::checkpoints::Growing;
 use crate::migration::carrier::{Carried, Carrier};
 use crate::migration::observe::Watcher;
+use crate::migration::trouble::About;
 use crate::sharing::Limits;
 
 /// How this guest is to be moved.
@@ -130,6 +131,8 @@ pub enum Message {
     MonitorLost,
     /// There is a connection to QEMU again.
     Reached(Arc<dyn Movable>),
+    /// Something does not succeed, and why.
+    Trouble(About, String),
     /// What else happened.
     Event(EventKind),
     /// Send no more than this.

@@ -15,6 +15,7 @@ mod message;
 mod postcopy;
 mod reach;
 mod show;
+mod trouble;
 
 pub use hand_off::timestamp;
 pub use message::{Agreed, Found, Link, Message, NotAgreed, Options};
@@ -50,6 +51,7 @@ use super::reduction;
 use super::resolve;
 use super::security;
 use super::snapshot::{Snapshot, round_seen};
+use super::trouble::{About, Troubles};
 use crate::agent::Context;
 use crate::checkpoints::Growing;
 use crate::clock::{Moment, until};
@@ -94,6 +96,7 @@ pub struct Outgoing {
     keeping: Option<JoinHandle<()>>,
     /// Its pages, for its return.
     checkpoint: Option<Growing>,
+    troubles: Troubles,
     /// As it was written down at the end.
     last_view: Option<MigrationView>,
 }
@@ -181,6 +184,7 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
         taken_up: false,
         keeping: None,
         checkpoint: None,
+        troubles: Troubles::default(),
         last_view: None,
     };
     // Whether the session lives comes before any look.
@@ -314,12 +318,7 @@ impl Outgoing {
                 self.handle(input);
             }
             Message::Cancel(by, answer) => {
-                let now = self.now();
-                let taken = self.source.handle(now, Input::CancelRequested { by });
-                if taken.is_ok() {
-                    let by = show::who(by).to_owned();
-                    self.record(EventKind::CancelAsked { by });
-                }
+                let taken = self.cancel(by);
                 // The one who asked may have gone.
                 let _ = answer.send(taken);
             }
@@ -393,7 +392,9 @@ impl Outgoing {
                     (input, _) => input,
                 });
             }
+            Message::Trouble(about, why) => self.trouble(about, &why),
             Message::Look(observation, progress) => {
+                self.troubles.is_over(About::Looking);
                 self.show_progress(&progress);
                 self.looked(observation);
                 self.converge(&progress);

@@ -25,6 +25,7 @@ impl Outgoing {
         let ambiguity = self.source.ambiguity();
         let ambiguity = ambiguity.map(|ambiguity| self.shown_ambiguity(&ambiguity));
         let resolving = self.source.resolving().clone();
+        let trouble = self.troubles.shown();
         let report = self
             .carrier
             .as_ref()
@@ -36,11 +37,12 @@ impl Outgoing {
             snapshot.view.phase = phase.unwrap_or(snapshot.view.phase);
             snapshot.view.ambiguity = ambiguity;
             snapshot.resolving = resolving;
-            snapshot.view.next = waiting.as_ref().and_then(|waiting| {
+            let waits = waiting.as_ref().and_then(|waiting| {
                 let advice = waiting.on.what_to_do()?;
                 let last: &Reason = waiting.last.as_ref()?;
                 Some(format!("{last}; {advice}"))
             });
+            snapshot.view.next = trouble.or(waits);
             if let Some((carrier, report)) = &report {
                 let relay = (carrier.relay.pid(), report);
                 lanes.show(snapshot, &carrier.paths(), relay, metrics);
