@@ -28,6 +28,7 @@ mod virsh;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use drover_hypervisor::ProcessId;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
@@ -35,7 +36,7 @@ use uuid::Uuid;
 
 pub use domains::{is_in_memory, name, state};
 pub use listing::{all, show};
-pub use moving::{arrive, leave, taken_up};
+pub use moving::{arrive, forget_arrivals, leave, taken_up};
 pub use present::Present;
 pub use room::Room;
 #[cfg(test)]
@@ -98,7 +99,14 @@ impl Libvirt {
         let untold = seen.domains.iter().flat_map(|domains| &domains.untold);
         let told = told.map(|domain| domain.uuid);
         let ids = told.chain(untold.map(|domain| domain.uuid));
-        self.processes.of(ids.collect()).await
+        let found = self.processes.of(ids.collect()).await;
+        let pids = found.into_iter().map(|(id, process)| (id, process.pid));
+        pids.collect()
+    }
+
+    /// The process of one domain, if it is found within [`limits::SHOW`].
+    async fn process_of(&self, domain: Uuid) -> Option<ProcessId> {
+        self.processes.of([domain].into()).await.remove(&domain)
     }
 
     /// Which domains move, from here or to here.

@@ -60,6 +60,7 @@ impl Migrations {
             }
         }
         self.give_interrupts_back();
+        self.forget_arrivals();
         Ok(())
     }
 
@@ -71,6 +72,14 @@ impl Migrations {
         });
         let under_way = under_way.collect();
         tokio::task::block_in_place(|| self.context.interrupts.take_up(&under_way));
+    }
+
+    /// Of domains whose migration does not go on nothing is to be known.
+    fn forget_arrivals(&self) {
+        let under_way = self.under_way().into_iter();
+        let arrive = under_way.filter(|view| view.role == MigrationRole::Destination);
+        let kept = arrive.map(|view| view.id).collect();
+        tokio::task::block_in_place(|| libvirt::forget_arrivals(&self.context, &kept));
     }
 
     /// Ends the relays that no migration goes on with.
@@ -187,9 +196,12 @@ impl Migrations {
             AnyRecord::Destination(record) => {
                 let role = held.as_ref().and_then(|held| held.role());
                 let known = self.context.registry.held(&migration.vm);
+                let of_domain = held.as_ref().filter(|held| held.domain().is_some());
+                let defined =
+                    of_domain.map_or(known.definition, |held| held.came_with_its_definition());
                 let destination = Destination::recover(record, origin.elapsed())
                     .with_guest_that_has_run(role == Some(Role::Running))
-                    .with_definition(known.definition);
+                    .with_definition(defined);
                 let beginning = incoming::Beginning {
                     destination,
                     snapshot,

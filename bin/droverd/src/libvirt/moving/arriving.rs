@@ -1,7 +1,6 @@
 //! A domain on the host that it goes to.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use drover_hypervisor::qmp::Version;
@@ -9,180 +8,186 @@ use drover_hypervisor::{
     Answer, AppliedSettings, Boxed, Exit, ExitStatus, MachineError, MachineEvents,
     MigrationAddress, MigrationProgress, MigrationSettings, MigrationStatus, Movable, RunState,
 };
-use drover_libvirt::{Connection, DomainState, Look, Why};
+use drover_libvirt::{Comes, Connection, Look, Why};
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::events::Told;
+use super::arrival::{Arrival, Whose};
+use super::events::DomainEvents;
 use super::leaving::{exited, version};
 use super::limits;
 use super::line::{failed, refused};
 use super::progress;
+use crate::agent::Context;
 use crate::libvirt::domains::words;
+use crate::libvirt::is_in_memory;
 
 const LOOK: &str = "look at the domain";
 const RUN: &str = "run the domain";
+const END: &str = "end the domain";
 
-/// What this host has seen of a domain that comes, whichever connection showed it.
-#[derive(Debug, Default)]
-pub struct Seen {
-    /// The source may have asked its libvirt to begin.
-    begun: AtomicBool,
-    /// It was there.
-    there: AtomicBool,
-    /// All of it was.
-    whole: AtomicBool,
-}
-
-impl Seen {
-    /// By an agent before this one, as far as can be known.
-    pub fn of_before() -> Self {
-        Self {
-            begun: AtomicBool::new(true),
-            ..Self::default()
-        }
-    }
+/// What is known of a domain before it comes.
+#[derive(Debug, Clone, Copy)]
+pub struct Expected {
+    /// Its id.
+    pub uuid: Uuid,
+    /// Its definition comes with it.
+    pub persistent: bool,
+    /// It is to stand still.
+    pub paused: bool,
 }
 
 /// A domain that comes, over one connection. libvirt starts its hypervisor when the source's asks for that.
 #[derive(Debug)]
 pub struct Arriving {
+    context: Arc<Context>,
     connection: Connection,
-    uuid: Uuid,
-    /// It is to stand still.
-    paused: bool,
-    seen: Arc<Seen>,
+    expected: Expected,
+    arrival: Arc<Arrival>,
     gone: watch::Sender<Option<Exit>>,
 }
 
-/// How far a domain has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Come {
-    /// Nothing is here yet.
-    NotYet,
-    /// Its hypervisor takes its memory in.
-    Receives,
-    /// All of it is here, and it stands still.
-    Whole,
-    /// It runs, by somebody's word.
-    Runs,
-    /// It was here, and has no hypervisor any more.
-    Gone,
-}
-
-impl Come {
-    fn of(look: Option<&Look>, seen: &Seen) -> Self {
-        let was_there = seen.there.load(Ordering::Relaxed);
-        let Some(look) = look else {
-            return if was_there { Self::Gone } else { Self::NotYet };
-        };
-        let was_whole = seen.whole.load(Ordering::Relaxed);
-        match (look.domain.state, look.why) {
-            (DomainState::ShutOff, _) => Self::Gone,
-            (DomainState::Paused, Why::Asked) => Self::Whole,
-            // One that was whole may be stopped by whatever stops a domain.
-            (DomainState::Paused, _) if was_whole => Self::Whole,
-            (DomainState::Paused, _) => Self::Receives,
-            (DomainState::Crashed, _) if was_whole => Self::Whole,
-            (DomainState::Crashed | DomainState::Other(_), _) => Self::Receives,
-            _ => Self::Runs,
-        }
-    }
+/// One look at it.
+struct Seen {
+    look: Option<Look>,
+    comes: Comes,
+    whose: Option<Whose>,
 }
 
 impl Arriving {
-    pub fn new(connection: Connection, uuid: Uuid, paused: bool, seen: Arc<Seen>) -> Self {
+    pub fn new(
+        context: Arc<Context>,
+        connection: Connection,
+        expected: Expected,
+        arrival: Arc<Arrival>,
+    ) -> Self {
         Self {
+            context,
             connection,
-            uuid,
-            paused,
-            seen,
+            expected,
+            arrival,
             gone: watch::Sender::new(None),
         }
     }
 
-    async fn come(&self) -> Result<Come, MachineError> {
-        let look = self.connection.look(self.uuid).await;
+    async fn look(&self) -> Result<Seen, MachineError> {
+        let look = self.connection.look(self.expected.uuid).await;
         let look = look.map_err(|error| failed(LOOK, &error))?;
-        let come = Come::of(look.as_ref(), &self.seen);
-        match come {
-            Come::NotYet => {}
-            Come::Receives => self.seen.there.store(true, Ordering::Relaxed),
-            Come::Whole | Come::Runs => {
-                self.seen.there.store(true, Ordering::Relaxed);
-                self.seen.whole.store(true, Ordering::Relaxed);
+        let comes = Comes::of(look.as_ref(), self.arrival.before());
+        let in_memory = |look: &Look| is_in_memory(look.domain.state);
+        let whose = match look.as_ref().filter(|look| in_memory(look)) {
+            Some(_) => {
+                let process = self.context.libvirt.process_of(self.expected.uuid).await;
+                Some(self.arrival.see(comes, process))
             }
-            Come::Gone => {
-                let why = "libvirt has no hypervisor of it any more";
-                self.gone.send_replace(Some(exit(why)));
-            }
+            None => None,
+        };
+        // What came has ended, where another one has its id.
+        let comes = match whose {
+            Some(Whose::Another(_)) => Comes::Gone,
+            _ => comes,
+        };
+        if comes == Comes::Gone {
+            self.gone.send_replace(Some(exit(&ended(whose))));
         }
-        Ok(come)
+        Ok(Seen { look, comes, whose })
     }
 
     async fn stands(&self) -> Result<MigrationProgress, MachineError> {
-        let status = match self.come().await? {
-            Come::NotYet | Come::Gone => MigrationStatus::None,
-            Come::Receives => MigrationStatus::Active,
-            Come::Whole | Come::Runs => MigrationStatus::Completed,
+        let status = match self.look().await?.comes {
+            Comes::NotYet | Comes::Gone => MigrationStatus::None,
+            Comes::Receives => MigrationStatus::Active,
+            Comes::Whole | Comes::Runs => MigrationStatus::Completed,
         };
         Ok(progress::of(status))
     }
 
     async fn runs(&self) -> Result<RunState, MachineError> {
-        Ok(match self.come().await? {
-            Come::NotYet | Come::Receives => RunState::InMigrate,
-            Come::Whole => RunState::Paused,
-            Come::Runs => RunState::Running,
-            Come::Gone => RunState::Shutdown,
-        })
+        let seen = self.look().await?;
+        Ok(run_state(
+            seen.comes,
+            seen.look.as_ref().map(|look| look.why),
+        ))
     }
 
     /// Has it run, unless it stood still before.
     async fn run(&self) -> Result<(), MachineError> {
-        match self.come().await? {
-            Come::Runs => Ok(()),
-            Come::Whole if self.paused => Ok(()),
-            Come::Whole => {
-                let resumed = self.connection.resume(self.uuid).await;
+        match self.look().await?.comes {
+            Comes::Runs => Ok(()),
+            Comes::Whole if self.expected.paused => Ok(()),
+            Comes::Whole => {
+                let resumed = self.connection.resume(self.expected.uuid).await;
                 resumed.map_err(|error| failed(RUN, &error))
             }
-            Come::NotYet | Come::Receives => Err(refused(RUN, "it has not arrived yet".to_owned())),
-            Come::Gone => Err(refused(RUN, "libvirt has no hypervisor of it".to_owned())),
+            Comes::NotYet | Comes::Receives => {
+                Err(refused(RUN, "it has not arrived yet".to_owned()))
+            }
+            Comes::Gone => Err(refused(RUN, "libvirt has no hypervisor of it".to_owned())),
         }
     }
 
-    /// Takes away what came of it: its hypervisor, and its definition, of which there was none before it came.
+    /// Takes away what came of it: its hypervisor, and the definition that came with it.
     async fn take_away(&self) -> Result<Exit, MachineError> {
-        const END: &str = "end the domain";
-        let look = async || {
-            let look = self.connection.look(self.uuid).await;
-            look.map_err(|error| failed(END, &error))
-        };
-        let mut there = look().await?;
-        let was_there = self.seen.there.load(Ordering::Relaxed);
-        if there.is_none() && !was_there && self.seen.begun.load(Ordering::Relaxed) {
+        let mut seen = self.look().await?;
+        if seen.comes == Comes::NotYet && self.arrival.has_begun() {
             // A libvirtd that was just starting it for a connection that is closed by now ends it by itself; what it forgets
             // would be in the way of the next attempt.
             tokio::time::sleep(limits::SETTLES).await;
-            there = look().await?;
+            seen = self.look().await?;
         }
-        if let Some(look) = there {
-            let state = look.domain.state;
-            if Come::of(Some(&look), &self.seen) == Come::Runs {
-                let why = format!(
-                    "somebody has it run here, where it is not to: libvirt says that it is {}; end it with `virsh destroy`, if it is the \
-                     copy that the source did not hand off",
-                    words(state)
-                );
-                return Err(refused(END, why));
-            }
-            let ended = self.connection.destroy(self.uuid).await;
-            ended.map_err(|error| failed(END, &error))?;
-            let undefined = self.connection.undefine(self.uuid).await;
+        if let Some(why) = not_to_be_ended(&seen) {
+            return Err(refused(END, why));
+        }
+        if !matches!(seen.comes, Comes::Receives | Comes::Whole) {
+            return Ok(exit(&ended(seen.whose)));
+        }
+        let uuid = self.expected.uuid;
+        let ended = self.connection.destroy(uuid).await;
+        ended.map_err(|error| failed(END, &error))?;
+        // Before all of it was here none had come with it: one that is there is somebody's.
+        if seen.comes == Comes::Whole && self.expected.persistent {
+            let undefined = self.connection.undefine(uuid).await;
             undefined.map_err(|error| failed(END, &error))?;
         }
         Ok(exit("it was ended, as it is not to come"))
+    }
+}
+
+/// Why a domain that is not to come is left as it is; none where it may be ended.
+fn not_to_be_ended(seen: &Seen) -> Option<String> {
+    let state = seen.look.as_ref().map(|look| words(look.domain.state))?;
+    match (seen.comes, seen.whose) {
+        (Comes::Runs, _) => Some(format!(
+            "somebody has it run here, where it is not to: libvirt says that it is {state}; end it with `virsh destroy`, if it is the copy \
+             that the source did not hand off"
+        )),
+        (Comes::Receives | Comes::Whole, Some(Whose::NotKnown) | None) => Some(format!(
+            "libvirt says that it is {state} here, and the agent has not seen it come, or does not find its process: it may be another \
+             life of the domain; end it with `virsh destroy`, if it is the copy that the source did not hand off"
+        )),
+        _ => None,
+    }
+}
+
+/// Why there is no hypervisor of it any more.
+fn ended(whose: Option<Whose>) -> String {
+    match whose {
+        Some(Whose::Another(process)) => format!(
+            "what came has ended; process {}, which has its id by now, is another one",
+            process.pid
+        ),
+        _ => "libvirt has no hypervisor of it any more".to_owned(),
+    }
+}
+
+/// As a hypervisor would say it: one that stands still for a reason of its own has run, if it has, whatever that is.
+fn run_state(comes: Comes, why: Option<Why>) -> RunState {
+    match comes {
+        Comes::NotYet | Comes::Receives => RunState::InMigrate,
+        Comes::Whole if why == Some(Why::Asked) => RunState::Paused,
+        Comes::Whole => RunState::InternalError,
+        Comes::Runs => RunState::Running,
+        Comes::Gone => RunState::Shutdown,
     }
 }
 
@@ -233,7 +238,7 @@ impl Movable for Arriving {
 
     fn listen_incoming<'a>(&'a self, _address: &'a MigrationAddress) -> Answer<'a, ()> {
         // Its QEMU does, once the source's libvirt has asked for it.
-        self.seen.begun.store(true, Ordering::Relaxed);
+        self.arrival.begins();
         Box::pin(async { Ok(()) })
     }
 
@@ -270,9 +275,9 @@ impl Movable for Arriving {
     }
 
     fn events(&self) -> MachineEvents {
-        MachineEvents::new(Told {
+        MachineEvents::new(DomainEvents {
             events: self.connection.events(),
-            domain: self.uuid,
+            domain: self.expected.uuid,
             call: None,
         })
     }
@@ -282,36 +287,49 @@ impl Movable for Arriving {
 mod tests {
     use super::*;
     use crate::libvirt::seen::tests::domain;
+    use drover_hypervisor::ProcessId;
+    use drover_libvirt::DomainState;
 
-    fn come(state: DomainState, why: Why, seen: &Seen) -> Come {
-        let look = Look {
+    fn seen(state: DomainState, comes: Comes, whose: Option<Whose>) -> Seen {
+        let look = Some(Look {
             domain: domain("web", state),
-            why,
+            why: Why::Asked,
+        });
+        Seen { look, comes, whose }
+    }
+
+    #[test]
+    fn only_what_the_agent_saw_come_and_nobody_has_run_is_ended() {
+        let paused = |comes, whose| not_to_be_ended(&seen(DomainState::Paused, comes, Some(whose)));
+        for comes in [Comes::Receives, Comes::Whole] {
+            assert_eq!(paused(comes, Whose::Came), None);
+            let why = paused(comes, Whose::NotKnown).unwrap();
+            assert!(why.contains("has not seen it come"), "{why}");
+        }
+        let runs = seen(DomainState::Running, Comes::Runs, Some(Whose::Came));
+        let why = not_to_be_ended(&runs).unwrap();
+        assert!(why.contains("libvirt says that it is running"), "{why}");
+    }
+
+    #[test]
+    fn a_later_life_of_the_domain_is_nothing_that_came() {
+        let process = ProcessId {
+            pid: 12,
+            start_time: 1,
         };
-        Come::of(Some(&look), seen)
+        let another = Some(Whose::Another(process));
+        let later = seen(DomainState::Paused, Comes::Gone, another);
+        assert_eq!(not_to_be_ended(&later), None);
+        assert!(ended(another).contains("process 12"));
+        assert_eq!(run_state(Comes::Gone, Some(Why::Asked)), RunState::Shutdown);
     }
 
     #[test]
-    fn a_domain_is_whole_only_once_libvirt_says_that_it_stands_still_by_a_word() {
-        let seen = Seen::default();
-        assert_eq!(Come::of(None, &seen), Come::NotYet);
-        let paused = |why, seen: &Seen| come(DomainState::Paused, why, seen);
-        // `VIR_DOMAIN_PAUSED_STARTING_UP`.
-        assert_eq!(paused(Why::Other(11), &seen), Come::Receives);
-        assert_eq!(paused(Why::Migrating, &seen), Come::Receives);
-        assert_eq!(paused(Why::Asked, &seen), Come::Whole);
-        seen.there.store(true, Ordering::Relaxed);
-        assert_eq!(Come::of(None, &seen), Come::Gone);
-        seen.whole.store(true, Ordering::Relaxed);
-        assert_eq!(paused(Why::Other(5), &seen), Come::Whole, "a disk failed");
-    }
-
-    #[test]
-    fn a_domain_that_somebody_has_run_is_told_from_one_that_waits() {
-        let seen = Seen::default();
-        let runs = come(DomainState::Running, Why::Other(1), &seen);
-        assert_eq!(runs, Come::Runs);
-        let off = come(DomainState::ShutOff, Why::Other(2), &seen);
-        assert_eq!(off, Come::Gone);
+    fn a_domain_that_stands_still_by_a_word_is_told_from_one_that_something_stopped() {
+        let whole = |why| run_state(Comes::Whole, Some(why));
+        assert_eq!(whole(Why::Asked), RunState::Paused);
+        for why in [Why::DiskFailed, Why::Watchdog, Why::Other(0)] {
+            assert_eq!(whole(why), RunState::InternalError, "{why}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Whether a domain may move, from here and to here, before anything is changed.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use drover_api::{DomainNeed, ErrorCode, IncomingRequest, MovingDomain, Refusal, VmDefinition};
@@ -8,7 +9,7 @@ use drover_migrate::Migration;
 use drover_types::{MigrationId, VmName, in_short, with_sources};
 use uuid::Uuid;
 
-use super::arriving::Seen;
+use super::arrival::{self, Arrival};
 use super::call::{Call, Stands};
 use super::held::{HeldDomain, Now, Side};
 use super::leaving::Terms;
@@ -110,7 +111,7 @@ pub async fn arrive(
     places::make_folder().map_err(|error| no_folder(&error))?;
     let side = Side::Arrives {
         control: Some(control),
-        seen: Arc::new(Seen::default()),
+        arrival: Arc::new(Arrival::new(&context.config.runtime, migration.id)),
         _name: Some(reserved),
     };
     let domain = domain.clone();
@@ -144,11 +145,16 @@ pub fn taken_up(
         },
         false => Side::Arrives {
             control: context.libvirt.socket(),
-            seen: Arc::new(Seen::of_before()),
+            arrival: Arc::new(Arrival::of_before(&context.config.runtime, migration.id)),
             _name: None,
         },
     };
     Ok(held(context, migration, (uuid, domain), side, (line, turn)))
+}
+
+/// Removes what an agent before noted of domains that come by other migrations than these.
+pub fn forget_arrivals(context: &Context, kept: &BTreeSet<MigrationId>) {
+    arrival::forget_all_but(&context.config.runtime, kept);
 }
 
 fn held(

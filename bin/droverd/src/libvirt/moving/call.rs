@@ -1,10 +1,17 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use drover_libvirt::{CallError, Migrating};
 use drover_types::with_sources;
 use tokio::sync::watch;
 
 /// What is known of a migration that libvirt was asked for, or was not yet. Whoever has a clone hears how it ends.
 #[derive(Debug, Clone)]
-pub struct Call(watch::Sender<Stands>);
+pub struct Call {
+    stands: watch::Sender<Stands>,
+    /// A person wants the domain to stay.
+    given_up: Arc<AtomicBool>,
+}
 
 /// How it stands, by the call's own answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,22 +30,34 @@ pub enum Stands {
 
 impl Call {
     pub fn new(stands: Stands) -> Self {
-        Self(watch::Sender::new(stands))
+        Self {
+            stands: watch::Sender::new(stands),
+            given_up: Arc::default(),
+        }
     }
 
     pub fn stands(&self) -> Stands {
-        self.0.borrow().clone()
+        self.stands.borrow().clone()
     }
 
     /// Follows it from now on.
     pub fn follow(&self) -> watch::Receiver<Stands> {
-        self.0.subscribe()
+        self.stands.subscribe()
+    }
+
+    /// A person wants the domain to stay: what libvirt itself does not know is decided by that.
+    pub fn give_up(&self) {
+        self.given_up.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Relaxed)
     }
 
     /// libvirt was asked.
     pub fn begun(&self, migrating: Migrating) {
-        self.0.send_replace(Stands::UnderWay);
-        let teller = self.0.clone();
+        self.stands.send_replace(Stands::UnderWay);
+        let teller = self.stands.clone();
         tokio::spawn(async move {
             let ended = migrating.ended().await;
             teller.send_replace(ended.into());
@@ -47,7 +66,7 @@ impl Call {
 
     /// What libvirt shows tells how it ended, where the answer did not.
     pub fn settle(&self, stands: Stands) {
-        self.0.send_replace(stands);
+        self.stands.send_replace(stands);
     }
 }
 

@@ -8,13 +8,13 @@ use uuid::Uuid;
 use super::call::Stands;
 
 /// What libvirt tells of one domain, and how its migration ends.
-pub struct Told {
+pub struct DomainEvents {
     pub events: Events,
     pub domain: Uuid,
     pub call: Option<watch::Receiver<Stands>>,
 }
 
-impl Teller for Told {
+impl Teller for DomainEvents {
     fn next(&mut self) -> Boxed<'_, MachineEvent> {
         Box::pin(async move {
             loop {

@@ -7,7 +7,8 @@ use drover_libvirt::Connection;
 use drover_types::{Bytes, VmName, with_sources};
 use uuid::Uuid;
 
-use super::arriving::{Arriving, Seen};
+use super::arrival::Arrival;
+use super::arriving::{Arriving, Expected};
 use super::call::Call;
 use super::leaving::{Leaving, Terms};
 use super::line::Line;
@@ -47,7 +48,7 @@ pub(super) enum Side {
     Arrives {
         /// Where libvirtd listens.
         control: Option<PathBuf>,
-        seen: Arc<Seen>,
+        arrival: Arc<Arrival>,
         /// No guest of the agent's own takes its name meanwhile.
         _name: Option<Reservation>,
     },
@@ -95,11 +96,9 @@ impl HeldDomain {
                 let leaving = Leaving::new(line, connection, terms.clone(), call.clone());
                 Way::Machine(Arc::new(leaving))
             }
-            Side::Arrives { seen, .. } => match connection.look(self.uuid).await {
+            Side::Arrives { arrival, .. } => match connection.look(self.uuid).await {
                 Ok(Some(look)) if is_in_memory(look.domain.state) => {
-                    let paused = self.domain.paused;
-                    let seen = Arc::clone(seen);
-                    Way::Machine(Arc::new(Arriving::new(connection, self.uuid, paused, seen)))
+                    Way::Machine(Arc::new(self.arriving(connection, arrival)))
                 }
                 Ok(_) => Way::Gone,
                 Err(error) => {
@@ -108,6 +107,16 @@ impl HeldDomain {
                 }
             },
         }
+    }
+
+    fn arriving(&self, connection: Connection, arrival: &Arc<Arrival>) -> Arriving {
+        let expected = Expected {
+            uuid: self.uuid,
+            persistent: self.domain.persistent,
+            paused: self.domain.paused,
+        };
+        let (context, arrival) = (Arc::clone(&self.context), Arc::clone(arrival));
+        Arriving::new(context, connection, expected, arrival)
     }
 
     /// Has libvirt's own QEMU be let in by the relay.
@@ -160,10 +169,20 @@ impl Held for HeldDomain {
     }
 
     fn role(&self) -> Option<Role> {
-        self.now().role.clone()
+        match &self.side {
+            Side::Arrives { arrival, .. } => arrival.has_run().then_some(Role::Running),
+            Side::Leaves { .. } => self.now().role.clone(),
+        }
     }
 
     fn set_role(&self, role: Role) -> Result<(), Refusal> {
+        if let (Side::Arrives { arrival, .. }, Role::Running) = (&self.side, &role) {
+            // Before the source is told so.
+            arrival.runs().map_err(|error| {
+                let why = format!("that it runs here is not written down: {error}");
+                self.refusal(ErrorCode::Internal, why)
+            })?;
+        }
         self.now().role = Some(role);
         Ok(())
     }
@@ -199,15 +218,13 @@ impl Held for HeldDomain {
         _definition: VmDefinition,
     ) -> Boxed<'_, Result<Arc<dyn Movable>, Refusal>> {
         Box::pin(async {
-            let Side::Arrives { seen, .. } = &self.side else {
+            let Side::Arrives { arrival, .. } = &self.side else {
                 return Err(self.refusal(ErrorCode::Internal, "it does not arrive"));
             };
             let connection = self.line.connect().await;
             let connection =
                 connection.map_err(|why| self.refusal(ErrorCode::LibvirtNotKnown, why))?;
-            let paused = self.domain.paused;
-            let arriving = Arriving::new(connection, self.uuid, paused, Arc::clone(seen));
-            let machine: Arc<dyn Movable> = Arc::new(arriving);
+            let machine: Arc<dyn Movable> = Arc::new(self.arriving(connection, arrival));
             self.now().machine = Some(Arc::clone(&machine));
             Ok(machine)
         })
@@ -257,10 +274,32 @@ impl Held for HeldDomain {
         })
     }
 
+    fn came_with_its_definition(&self) -> bool {
+        self.domain.persistent && self.role() == Some(Role::Running)
+    }
+
+    fn given_up(&self) {
+        if let Side::Leaves { call, .. } = &self.side {
+            call.give_up();
+        }
+    }
+
+    fn over(&self) {
+        if let Side::Arrives { arrival, .. } = &self.side {
+            arrival.forget();
+        }
+    }
+
     fn end(&self) -> Boxed<'_, ()> {
         Box::pin(async {
             // One whose QEMU was killed leaves it.
             places::remove(&self.memory);
+            // That it has run counts until its end is written down.
+            if let Side::Arrives { arrival, .. } = &self.side
+                && !arrival.has_run()
+            {
+                arrival.forget();
+            }
         })
     }
 }

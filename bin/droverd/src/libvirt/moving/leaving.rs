@@ -3,22 +3,23 @@
 use std::num::NonZeroU8;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use drover_hypervisor::qmp::Version;
 use drover_hypervisor::{
     Answer, AppliedSettings, Boxed, Exit, ExitStatus, MachineError, MachineEvents,
     MigrationAddress, MigrationProgress, MigrationSettings, MigrationStatus, Movable, RunState,
 };
-use drover_libvirt::{CallError, Connection, DomainState, Look, Migration, Ready, Why, abort_job};
+use drover_libvirt::{
+    CallError, Connection, DomainState, Leaves, Look, Migration, Ready, Why, abort_job,
+};
 use drover_types::{Throttle, with_sources};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::call::{Call, Stands};
-use super::events::Told;
-use super::limits;
+use super::events::DomainEvents;
 use super::line::{Line, failed, refused};
 use super::progress;
 use crate::libvirt::domains::words;
@@ -51,8 +52,6 @@ pub struct Leaving {
     pub call: Call,
     settings: Mutex<MigrationSettings>,
     last: Mutex<Option<MigrationProgress>>,
-    /// Since when libvirt has shown it without a job, where nobody's answer tells how the migration ended.
-    still: Mutex<Option<Instant>>,
     gone: watch::Sender<Option<Exit>>,
 }
 
@@ -65,7 +64,6 @@ impl Leaving {
             call,
             settings: Mutex::default(),
             last: Mutex::default(),
-            still: Mutex::default(),
             gone: watch::Sender::new(None),
         }
     }
@@ -114,7 +112,7 @@ impl Leaving {
             Stands::HasLeft => Ok(progress::of(MigrationStatus::Completed)),
             Stands::Failed(why) => match self.look().await? {
                 Some(look) if !is_off(&look) => Ok(progress::failed(why)),
-                _ => Err(self.is_gone(why)),
+                _ => Err(self.is_gone(&why)),
             },
             Stands::Unanswered(why) => self.by_what_is_shown(why).await,
         }
@@ -131,40 +129,30 @@ impl Leaving {
     }
 
     /// Nobody's answer tells how it ended: this agent was started since, or libvirtd was.
-    ///
-    /// A domain without a hypervisor has left, as it cannot run here any more, unless it ended by itself before; where it did not
-    /// arrive the destination says so. One that is there without a job for a while stays: right after its start libvirtd may be
-    /// about to end it.
     async fn by_what_is_shown(&self, why: String) -> Result<MigrationProgress, MachineError> {
-        match self.look().await? {
-            Some(look) if ended_by_itself(&look) => return Err(self.is_gone(why)),
-            Some(look) if !is_off(&look) => {}
-            _ => {
+        let shown = self.connection.shown(self.terms.uuid).await;
+        let shown = shown.map_err(|error| failed(LOOK, &error))?;
+        match Leaves::of(&shown, self.terms.persistent) {
+            Leaves::UnderWay(job) => Ok(progress::of_job(&job)),
+            Leaves::Left => {
                 self.call.settle(Stands::HasLeft);
-                return Ok(progress::of(MigrationStatus::Completed));
+                Ok(progress::of(MigrationStatus::Completed))
             }
-        }
-        let job = self.connection.job(self.terms.uuid).await;
-        let job = job.map_err(|error| failed(LOOK, &error))?;
-        let mut still = lock(&self.still);
-        match job {
-            Some(job) => {
-                *still = None;
-                Ok(progress::of_job(&job))
-            }
-            None if still.get_or_insert_with(Instant::now).elapsed() < limits::SETTLES => {
-                Ok(progress::of(MigrationStatus::Active))
-            }
-            None => {
+            Leaves::Stays => {
                 let why = format!("{why}; libvirt has the domain here, and no migration of it");
                 self.call.settle(Stands::Failed(why.clone()));
                 Ok(progress::failed(why))
             }
+            Leaves::Ended(how) => Err(self.is_gone(&format!("{why}; it is off, because {how}"))),
+            Leaves::NotKnown if self.call.is_given_up() => {
+                Err(self.is_gone(&format!("{why}; whether it had left is not known")))
+            }
+            Leaves::NotKnown => Err(refused(LOOK, not_known(&why))),
         }
     }
 
     /// It has no hypervisor any more, and did not leave.
-    fn is_gone(&self, why: String) -> MachineError {
+    fn is_gone(&self, why: &str) -> MachineError {
         let why = format!("libvirt has no hypervisor of it any more: {why}");
         let exit = Exit {
             status: ExitStatus::Unknown,
@@ -172,7 +160,12 @@ impl Leaving {
             at: SystemTime::now(),
         };
         self.gone.send_replace(Some(exit));
-        refused(LOOK, why)
+        // Its end is told by that.
+        MachineError::Other {
+            operation: LOOK,
+            reason: why,
+            unanswered: true,
+        }
     }
 
     async fn runs(&self) -> Result<RunState, MachineError> {
@@ -228,10 +221,13 @@ fn is_off(look: &Look) -> bool {
     look.domain.state == DomainState::ShutOff
 }
 
-/// It was shut down, or destroyed by somebody: `VIR_DOMAIN_SHUTOFF_SHUTDOWN` and `VIR_DOMAIN_SHUTOFF_DESTROYED`. One that was
-/// all at the destination does neither: it stands still.
-fn ended_by_itself(look: &Look) -> bool {
-    is_off(look) && matches!(look.why, Why::Other(1 | 2))
+/// What a person has to decide of a domain that libvirt has forgotten.
+fn not_known(why: &str) -> String {
+    format!(
+        "{why}; libvirt has no such domain here any more, and whether it left or ended is not known, as it had no definition. What stands \
+         still at the destination runs with `virsh resume` there, if it has not run on here since; then, or to give it up, cancel this \
+         migration"
+    )
 }
 
 /// As a hypervisor would say it.
@@ -342,7 +338,7 @@ impl Movable for Leaving {
     }
 
     fn events(&self) -> MachineEvents {
-        MachineEvents::new(Told {
+        MachineEvents::new(DomainEvents {
             events: self.connection.events(),
             domain: self.terms.uuid,
             call: Some(self.call.follow()),
@@ -392,9 +388,7 @@ mod tests {
         let paused = look(DomainState::Paused, Why::Asked);
         assert_eq!(state(&paused, true), RunState::Paused);
         let off = look(DomainState::ShutOff, Why::Left);
-        assert!(is_off(&off) && !ended_by_itself(&off));
-        assert!(ended_by_itself(&look(DomainState::ShutOff, Why::Other(1))));
-        assert!(!ended_by_itself(&look(DomainState::ShutOff, Why::Other(3))));
+        assert!(is_off(&off));
         assert_eq!(state(&off, true), RunState::PostMigrate);
         let runs = look(DomainState::Running, Why::Other(1));
         assert_eq!(state(&runs, true), RunState::Running);

@@ -12,6 +12,7 @@
 //!
 //! [`Movable::resume`]: drover_hypervisor::Movable::resume
 
+mod arrival;
 mod arriving;
 mod begin;
 mod call;
@@ -25,5 +26,5 @@ mod places;
 mod progress;
 mod turns;
 
-pub use begin::{arrive, leave, taken_up};
+pub use begin::{arrive, forget_arrivals, leave, taken_up};
 pub(super) use turns::Turns;
