@@ -15,6 +15,8 @@ pub struct Elsewhere {
     pub on: Vec<HostName>,
     /// They have a saved state of it, from which it would go on.
     pub suspended: Vec<HostName>,
+    /// Their libvirt has a domain of that name or id in memory.
+    pub domains: Vec<HostName>,
     /// They did not say.
     pub silent: Vec<HostName>,
 }
@@ -198,7 +200,7 @@ fn whose(
             ),
         });
     }
-    let of_libvirt = order.and_then(|order| libvirt.refusal(own, name, order, &found.silent));
+    let of_libvirt = order.and_then(|order| libvirt.refusal(own, name, order, found));
     of_libvirt.unwrap_or(refusal)
 }
 

@@ -93,7 +93,7 @@ pub use views::traffic::{
     ChannelView, LaneState, LaneView, NicView, PathState, PathView, TcpView, TrafficView,
 };
 pub use views::vm::{
-    ExitKind, ExitView, HeldView, StartRequest, StopRequest, VmSource, VmState, VmView,
+    DomainHeld, ExitKind, ExitView, HeldView, StartRequest, StopRequest, VmSource, VmState, VmView,
 };
 
 /// The committed description of every route and type, generated from the agent's own router.

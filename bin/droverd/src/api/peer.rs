@@ -241,5 +241,9 @@ async fn host_facts(State(app): State<App>) -> Result<Json<FactsView>, Refused> 
 #[utoipa::path(get, path = "/v1/vms/{name}/held", tag = "peer", params(("name" = String, Path)),
     responses((status = 200, body = HeldView), (status = "default", body = ErrorBody)))]
 async fn held(State(app): State<App>, Named(name): Named<VmName>) -> Json<HeldView> {
-    Json(app.0.context.registry.held(&name))
+    let context = &app.0.context;
+    Json(HeldView {
+        domain: context.libvirt.holds(&name),
+        ..context.registry.held(&name)
+    })
 }

@@ -13,6 +13,7 @@
 //! A domain that was told of stays known until libvirt says that it is gone: a libvirtd that died has left its QEMUs running.
 
 mod domains;
+mod holds;
 mod keep;
 mod listing;
 mod moving;

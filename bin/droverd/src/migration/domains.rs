@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use drover_api::{
-    ErrorCode, EventKind, IncomingRequest, MigrateRequest, MigrationRole, MigrationView, Refusal,
+    ErrorCode, EventKind, IncomingRequest, MigrateRequest, MigrationRole, MigrationView,
+    MovingDomain, Refusal,
 };
 use drover_migrate::Migration;
 use drover_types::{AtDeadline, Convergence, ReductionMode, VmName};
@@ -52,6 +53,11 @@ impl Migrations {
         let held = libvirt::arrive(&self.context, migration, request, domain, reservation).await?;
         Ok(Arc::new(held))
     }
+}
+
+/// By what other hosts are asked for a domain.
+pub(super) fn id(domain: &MovingDomain) -> Option<VmName> {
+    domain.uuid.parse().ok()
 }
 
 /// What was asked for and cannot be had is not left out in silence.

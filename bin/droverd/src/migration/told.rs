@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use drover_api::{
-    ErrorCode, EventKind, GuestPlace, MigrationPhase, MigrationRole, MigrationView, Refusal,
-    Resolution, ResolvedRequest, ResolvedState, ResolvedView, Told,
+    DomainHeld, ErrorCode, EventKind, GuestPlace, MigrationPhase, MigrationRole, MigrationView,
+    Refusal, Resolution, ResolvedRequest, ResolvedState, ResolvedView, Told,
 };
 use drover_migrate::source::Input as SourceInput;
 use drover_migrate::{Cause, Claimed, DestinationRecord, DestinationStep, JournalVersion};
@@ -176,6 +176,20 @@ impl Migrations {
         let host = &self.context.config.host;
         let unknown = format!("{host} does not know the migration any more, and has");
         let held = self.context.registry.held(vm);
+        // The same guest may have become libvirt's.
+        match self.context.libvirt.holds(vm) {
+            Some(DomainHeld::InMemory) => {
+                let message = format!("{unknown} a domain {vm} of libvirt's in memory");
+                return answer(ResolvedState::BothHave, message);
+            }
+            Some(DomainHeld::NotKnown) => {
+                let message = format!(
+                    "{unknown} a libvirt of which it is not known whether that has a domain {vm} in memory"
+                );
+                return answer(ResolvedState::Deciding, message);
+            }
+            Some(DomainHeld::Absent | DomainHeld::Off) | None => {}
+        }
         match (held.process, held.definition) {
             (true, _) => {
                 let message = format!("{unknown} a process of guest {vm}");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use drover_api::{DomainNeed, ErrorCode, IncomingRequest, MovingDomain, Refusal, VmDefinition};
 use drover_libvirt::{Connection, Description, Disk, DomainState, Look, Source, Xml};
 use drover_migrate::Migration;
-use drover_types::{MigrationId, VmName, in_short, with_sources};
+use drover_types::{HostName, MigrationId, VmName, in_short, with_sources};
 use uuid::Uuid;
 
 use super::arrival::{self, Arrival};
@@ -41,8 +41,16 @@ pub async fn leave(
     };
     let called = context.libvirt.called(&migration.vm);
     let guest = called.as_ref().unwrap_or(&migration.vm);
-    if context.peers.ask_for(guest).await.anywhere().is_some() {
+    let id: Option<VmName> = uuid.to_string().parse().ok();
+    let (named, same) = tokio::join!(
+        context.peers.ask_for(guest),
+        context.peers.ask_for(id.as_ref().unwrap_or(guest))
+    );
+    if named.anywhere().is_some() {
         return Err(no_such);
+    }
+    if let Some(there) = same.domains.first() {
+        return Err(in_memory_there(context, &migration.vm, there));
     }
     let turn = turn(context, uuid, migration)?;
     let line = line(context)?;
@@ -216,6 +224,17 @@ fn no_folder(error: &std::io::Error) -> Refusal {
 fn of_domain(context: &Context, code: ErrorCode, called: &str, why: &str) -> Refusal {
     let (shown, host) = (name(called), &context.config.host);
     Refusal::new(code, format!("domain {shown:?} of {host}: {why}"))
+}
+
+/// Another host has this very domain: moved from here as well, one of the two would be lost or both run.
+fn in_memory_there(context: &Context, vm: &VmName, there: &HostName) -> Refusal {
+    let why = format!("libvirt of {there} has the same domain in memory, by its id");
+    let refusal = of_domain(context, ErrorCode::VmElsewhere, vm.as_str(), &why);
+    let own = &context.config.host;
+    refusal.next(format!(
+        "`drover status` on both hosts tells of migrations of it; make sure which of the two is the domain, and end the other: `virsh \
+         domstate --reason {vm}` on {own} and on {there} tell what each does"
+    ))
 }
 
 /// A domain moves that runs, or was paused.

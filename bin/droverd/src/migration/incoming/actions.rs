@@ -14,11 +14,12 @@ use tokio::sync::mpsc;
 
 use super::{Incoming, Message, prepare};
 use crate::migration::carrier::{self, Carrier};
+use crate::migration::domains;
 use crate::migration::interrupts;
 use crate::migration::observe::{self, Seen, Watcher};
 use crate::migration::offered::Offered;
 use crate::migration::relays::{Doubt, Relays};
-use crate::migration::silence::{There, whats_there};
+use crate::migration::silence::{Sought, There, whats_there};
 use crate::migration::trouble::About;
 use crate::registry::Role;
 use crate::{facts, limits};
@@ -203,6 +204,7 @@ impl Incoming {
     fn ask_verdict(&self, question: Question) {
         let (client, inbox) = (self.client.clone(), self.inbox.clone());
         let Migration { id, source, vm, .. } = self.destination.migration().clone();
+        let domain = self.domain.as_ref().and_then(domains::id);
         tokio::spawn(async move {
             let asked = Instant::now();
             let left = || VERDICT_CALL.saturating_sub(asked.elapsed());
@@ -216,16 +218,19 @@ impl Incoming {
                     };
                     Input::VerdictAnswered { question, verdict }
                 }
-                Err(error) => match whats_there(&client, &source, &vm, &error, left()).await {
-                    There::Silence(reason) => Input::VerdictUnreachable {
-                        question,
-                        reason: reason.into(),
-                    },
-                    There::Somebody(reason) => Input::VerdictRefused {
-                        question,
-                        reason: reason.into(),
-                    },
-                },
+                Err(error) => {
+                    let sought = Sought::of(&vm, domain.as_ref());
+                    match whats_there(&client, &source, sought, &error, left()).await {
+                        There::Silence(reason) => Input::VerdictUnreachable {
+                            question,
+                            reason: reason.into(),
+                        },
+                        There::Somebody(reason) => Input::VerdictRefused {
+                            question,
+                            reason: reason.into(),
+                        },
+                    }
+                }
             };
             input(&inbox, answer).await;
         });

@@ -10,7 +10,7 @@ use drover_hypervisor::{MachineError, MigrationProgress, Movable, UnixMicros};
 use drover_migrate::source::Input;
 use drover_migrate::{CancelledBy, Observation, Question, Refused};
 use drover_relay::Encryption;
-use drover_types::{AtDeadline, Bytes, Convergence, Path, ReductionMode};
+use drover_types::{AtDeadline, Bytes, Convergence, Path, ReductionMode, VmName};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
@@ -197,6 +197,8 @@ pub struct Link {
     pub(super) client: Client,
     pub(super) inbox: mpsc::Sender<Message>,
     pub(super) options: Options,
+    /// The guest's id, where it is a domain of libvirt's.
+    pub(super) domain: Option<VmName>,
     /// The version of the guest's QEMU here, where it is known.
     pub(super) qemu: Option<Version>,
 }

@@ -41,6 +41,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinHandle};
 
 use super::carrier::{Carried, Carrier};
+use super::domains;
 use super::held::Held;
 use super::interrupts;
 use super::journal::{AnyRecord, Entry, Journal};
@@ -152,6 +153,7 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
             client: beginning.client,
             inbox: inbox.clone(),
             options,
+            domain: domain.as_ref().and_then(domains::id),
             qemu: machine.as_ref().map(|machine| machine.version()),
         },
         messages,
