@@ -163,6 +163,8 @@ pub enum Xml {
     Current,
     /// As it will be when it is started next; without passwords.
     Definition,
+    /// The same with them: what it takes to define it again.
+    Kept,
 }
 
 impl Xml {
@@ -171,6 +173,7 @@ impl Xml {
         match self {
             Self::Current => 0,
             Self::Definition => 1 << 1,
+            Self::Kept => 1 << 1 | 1,
         }
     }
 }

@@ -37,7 +37,7 @@ use uuid::Uuid;
 
 pub use domains::{is_in_memory, name, state};
 pub use listing::{all, show};
-pub use moving::{arrive, forget_arrivals, leave, taken_up};
+pub use moving::{DomainRecord, arrive, forget_arrivals, kept_definition, leave, taken_up};
 pub use present::Present;
 pub use room::Room;
 #[cfg(test)]

@@ -3,17 +3,16 @@
 use std::sync::Arc;
 
 use drover_api::{
-    ErrorCode, EventKind, IncomingRequest, MigrateRequest, MigrationRole, MigrationView,
-    MovingDomain, Refusal,
+    ErrorCode, EventKind, IncomingRequest, MigrateRequest, MigrationRole, MigrationView, Refusal,
 };
-use drover_migrate::Migration;
+use drover_migrate::{Migration, WaitingOn};
 use drover_types::{AtDeadline, Convergence, ReductionMode, VmName};
 
 use super::Migrations;
 use super::held::Held;
 use super::outgoing::Options;
 use super::snapshot::Snapshot;
-use crate::libvirt;
+use crate::libvirt::{self, DomainRecord};
 use crate::registry::Reservation;
 
 impl Migrations {
@@ -56,8 +55,8 @@ impl Migrations {
 }
 
 /// By what other hosts are asked for a domain.
-pub(super) fn id(domain: &MovingDomain) -> Option<VmName> {
-    domain.uuid.parse().ok()
+pub(super) fn id(domain: &DomainRecord) -> Option<VmName> {
+    domain.moving.uuid.parse().ok()
 }
 
 /// What was asked for and cannot be had is not left out in silence.
@@ -97,16 +96,39 @@ fn without(options: &mut Options) -> Vec<String> {
     left_out
 }
 
+/// What an operator can do when a wait takes long; `None` where a deadline ends it. Of a domain, libvirt is between.
+pub(super) fn what_to_do(on: WaitingOn, is_domain: bool) -> Option<&'static str> {
+    let advice = on.what_to_do();
+    if !is_domain {
+        return advice;
+    }
+    match on {
+        WaitingOn::HypervisorToCancel | WaitingOn::HypervisorToAnswer => Some(
+            "libvirt does not tell, and only it knows whether the domain has left: nothing is resumed or ended until it does. See that \
+             libvirtd runs, and whether the domain's QEMU answers it",
+        ),
+        WaitingOn::SourceToForget | WaitingOn::SourceToTakeBack => Some(
+            "see what keeps libvirt from letting go of the domain: nothing of it is ended by force",
+        ),
+        WaitingOn::HypervisorToEnd | WaitingOn::HypervisorToSettle => {
+            Some("see what keeps libvirt from ending what came of the domain")
+        }
+        _ => advice,
+    }
+}
+
 /// What is answered to who would decide in the place of a host that is silent.
 pub(super) fn by_hand(view: &MigrationView) -> Refusal {
     let (vm, source, destination) = (&view.vm, &view.source, &view.destination);
+    let commands = view.ambiguity.as_ref().map(|doubt| doubt.commands.clone());
     let message = format!(
         "guest {vm} is libvirt's, of which the agents do not take an operator's decision yet"
     );
     let next = match view.role {
         MigrationRole::Destination => format!(
-            "make sure that it runs neither on {source} nor will; then `virsh resume {vm}` on {destination} has it run, and `virsh \
-             destroy {vm}` gives it up: the agent here sees either"
+            "make sure that it runs neither on {source} nor will; then one of these on {destination} has it run, or gives it up, and the \
+             agent sees either: {}",
+            commands.unwrap_or_default().join(", ")
         ),
         MigrationRole::Source => format!(
             "`virsh domstate {vm}` on {destination} tells whether it runs there; nothing of it can run on {source} any more"
@@ -135,6 +157,24 @@ mod tests {
         assert!(postcopy.message.contains("postcopy"), "{postcopy}");
         let reduced = refused(r#"{"to": "b", "reduction": "zstd:1"}"#).unwrap_err();
         assert!(reduced.next.unwrap().contains("--reduction"));
+    }
+
+    #[test]
+    fn what_to_do_for_a_domain_is_not_told_of_a_qemu_of_drovers() {
+        let told = |on| what_to_do(on, true).unwrap();
+        for on in [
+            WaitingOn::HypervisorToCancel,
+            WaitingOn::SourceToForget,
+            WaitingOn::HypervisorToEnd,
+        ] {
+            assert!(told(on).contains("libvirt"), "{on:?}");
+            assert_eq!(what_to_do(on, false), on.what_to_do());
+        }
+        assert_eq!(
+            what_to_do(WaitingOn::Journal, true),
+            WaitingOn::Journal.what_to_do()
+        );
+        assert_eq!(what_to_do(WaitingOn::Lanes, true), None);
     }
 
     #[test]

@@ -7,10 +7,12 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use drover_api::{MovingDomain, Refusal, VmDefinition};
+use drover_api::{Refusal, VmDefinition};
 use drover_hypervisor::{Boxed, Movable};
+use drover_migrate::Outcome;
 use drover_types::{Bytes, VmName};
 
+use crate::libvirt::DomainRecord;
 use crate::registry::{Reached, Reservation, Role};
 
 /// Where a relay and a guest's hypervisor meet.
@@ -117,8 +119,18 @@ pub trait Held: Send + Sync + fmt::Debug {
     }
 
     /// What the next agent has to know of it, where it is a domain of libvirt's.
-    fn domain(&self) -> Option<&MovingDomain> {
+    fn domain(&self) -> Option<&DomainRecord> {
         None
+    }
+
+    /// What is left of a domain that left, or was to, and what to do.
+    fn after(&self, _outcome: &Outcome) -> Option<String> {
+        None
+    }
+
+    /// What a person may do with a domain that stands still here while nobody says whose it is.
+    fn in_doubt(&self) -> Vec<String> {
+        Vec::new()
     }
 
     /// Makes it this host's own, right after it was told to run. Calling it again does no harm. `arrived` is what it was taken in

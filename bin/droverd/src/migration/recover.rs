@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use drover_api::{EventKind, EventView, MigrationRole, MigrationView, MovingDomain};
+use drover_api::{EventKind, EventView, MigrationRole, MigrationView};
 use drover_carrier::Side;
 use drover_migrate::destination::Destination;
 use drover_migrate::source::Source;
@@ -21,7 +21,7 @@ use super::snapshot::Snapshot;
 use super::{Known, Migrations, incoming, outgoing};
 use crate::clock::Moment;
 use crate::interrupts::Holder;
-use crate::libvirt;
+use crate::libvirt::{self, DomainRecord};
 use crate::registry::{Purpose, Recovered, Reservation, Role};
 
 impl Migrations {
@@ -132,7 +132,7 @@ impl Migrations {
         record: AnyRecord,
         shown: Option<(MigrationView, Vec<EventView>)>,
         reservation: Option<Reservation>,
-        domain: Option<MovingDomain>,
+        domain: Option<DomainRecord>,
     ) {
         let (migration, role) = match &record {
             AnyRecord::Source(record) => (record.migration.clone(), MigrationRole::Source),

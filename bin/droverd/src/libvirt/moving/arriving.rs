@@ -1,12 +1,11 @@
 //! A domain on the host that it goes to.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use drover_hypervisor::qmp::Version;
 use drover_hypervisor::{
-    Answer, AppliedSettings, Boxed, Exit, ExitStatus, MachineError, MachineEvents,
-    MigrationAddress, MigrationProgress, MigrationSettings, MigrationStatus, Movable, RunState,
+    Answer, AppliedSettings, Boxed, Exit, MachineError, MachineEvents, MigrationAddress,
+    MigrationProgress, MigrationSettings, MigrationStatus, Movable, RunState,
 };
 use drover_libvirt::{Comes, Connection, Look, Why};
 use tokio::sync::watch;
@@ -14,7 +13,7 @@ use uuid::Uuid;
 
 use super::arrival::{Arrival, Whose};
 use super::events::DomainEvents;
-use super::leaving::{exited, version};
+use super::leaving::{exit, exited, version};
 use super::limits;
 use super::line::{failed, refused};
 use super::progress;
@@ -188,14 +187,6 @@ fn run_state(comes: Comes, why: Option<Why>) -> RunState {
         Comes::Whole => RunState::InternalError,
         Comes::Runs => RunState::Running,
         Comes::Gone => RunState::Shutdown,
-    }
-}
-
-fn exit(why: &str) -> Exit {
-    Exit {
-        status: ExitStatus::Unknown,
-        stderr: vec![why.to_owned()],
-        at: SystemTime::now(),
     }
 }
 

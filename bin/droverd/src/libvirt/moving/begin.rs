@@ -16,6 +16,7 @@ use super::leaving::Terms;
 use super::line::Line;
 use super::needs;
 use super::places;
+use super::record::{DomainRecord, kept_definition};
 use super::turns::Turn;
 use crate::agent::Context;
 use crate::libvirt::domains::{name, words};
@@ -82,6 +83,7 @@ pub async fn leave(
         terms: terms(context, migration.id, uuid, &domain),
         call: Call::new(Stands::NotBegun),
     };
+    let domain = DomainRecord { moving: domain };
     let held = held(context, migration, (uuid, domain), side, (line, turn));
     held.reach_at_first(connection);
     Ok(held)
@@ -122,8 +124,9 @@ pub async fn arrive(
         arrival: Arc::new(Arrival::new(&context.config.runtime, migration.id)),
         _name: Some(reserved),
     };
-    let domain = domain.clone();
-    tracing::info!(id = %request.id, domain = domain.name, "a domain is to arrive");
+    let moving = domain.clone();
+    tracing::info!(id = %request.id, domain = moving.name, "a domain is to arrive");
+    let domain = DomainRecord { moving };
     Ok(held(context, migration, (uuid, domain), side, (line, turn)))
 }
 
@@ -134,11 +137,12 @@ pub async fn arrive(
 pub fn taken_up(
     context: &Arc<Context>,
     migration: &Migration,
-    domain: MovingDomain,
+    domain: DomainRecord,
     leaves: bool,
 ) -> Result<HeldDomain, Refusal> {
-    let uuid = domain.uuid.parse::<Uuid>().map_err(|error| {
-        let message = format!("{:?} is no id of a domain: {error}", in_short(&domain.uuid));
+    let id = &domain.moving.uuid;
+    let uuid = id.parse::<Uuid>().map_err(|error| {
+        let message = format!("{:?} is no id of a domain: {error}", in_short(id));
         Refusal::new(ErrorCode::Internal, message)
     })?;
     let turn = turn(context, uuid, migration)?;
@@ -146,7 +150,7 @@ pub fn taken_up(
     let side = match leaves {
         true => Side::Leaves {
             definition: None,
-            terms: terms(context, migration.id, uuid, &domain),
+            terms: terms(context, migration.id, uuid, &domain.moving),
             call: Call::new(Stands::Unanswered(
                 "the agent was started again while libvirt migrated it".to_owned(),
             )),
@@ -168,13 +172,18 @@ pub fn forget_arrivals(context: &Context, kept: &BTreeSet<MigrationId>) {
 fn held(
     context: &Arc<Context>,
     migration: &Migration,
-    (uuid, domain): (Uuid, MovingDomain),
+    (uuid, domain): (Uuid, DomainRecord),
     side: Side,
     (line, turn): (Line, Turn),
 ) -> HeldDomain {
+    let other = match side {
+        Side::Leaves { .. } => &migration.destination,
+        Side::Arrives { .. } => &migration.source,
+    };
     HeldDomain {
         context: Arc::clone(context),
         vm: migration.vm.clone(),
+        other: other.clone(),
         uuid,
         domain,
         line: Arc::new(line),
@@ -341,6 +350,7 @@ fn terms(context: &Context, id: MigrationId, uuid: Uuid, domain: &MovingDomain) 
         autostart: domain.autostart,
         paused: domain.paused,
         control: control.unwrap_or_default(),
+        kept: kept_definition(&context.config.state, id),
     }
 }
 

@@ -1,10 +1,11 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use drover_api::{ErrorCode, MovingDomain, Refusal, VmDefinition};
+use drover_api::{ErrorCode, Refusal, VmDefinition};
 use drover_hypervisor::{Boxed, Movable};
 use drover_libvirt::Connection;
-use drover_types::{Bytes, VmName, with_sources};
+use drover_migrate::Outcome;
+use drover_types::{Bytes, HostName, VmName, with_sources};
 use uuid::Uuid;
 
 use super::arrival::Arrival;
@@ -13,9 +14,12 @@ use super::call::Call;
 use super::leaving::{Leaving, Terms};
 use super::line::Line;
 use super::places;
+use super::record::DomainRecord;
 use super::turns::Turn;
+use super::words::Left;
 use crate::agent::Context;
 use crate::libvirt::is_in_memory;
+use crate::libvirt::virsh::Place;
 use crate::migration::{Held, Sockets, Way};
 use crate::registry::{Reservation, Role};
 
@@ -25,7 +29,9 @@ pub struct HeldDomain {
     pub(super) context: Arc<Context>,
     pub(super) vm: VmName,
     pub(super) uuid: Uuid,
-    pub(super) domain: MovingDomain,
+    pub(super) domain: DomainRecord,
+    /// The other host.
+    pub(super) other: HostName,
     pub(super) line: Arc<Line>,
     pub(super) memory: PathBuf,
     pub(super) side: Side,
@@ -68,8 +74,25 @@ impl HeldDomain {
     }
 
     fn refusal(&self, code: ErrorCode, why: impl std::fmt::Display) -> Refusal {
-        let (name, host) = (&self.domain.name, &self.context.config.host);
+        let (name, host) = (&self.domain.moving.name, &self.context.config.host);
         Refusal::new(code, format!("domain {name:?} of {host}: {why}"))
+    }
+
+    /// Where commands of libvirt's own are typed.
+    fn place(&self) -> Place<'_> {
+        Place {
+            host: &self.context.config.host,
+            uri: Some(self.line.uri()),
+        }
+    }
+
+    fn no_autostart(&self, why: &str) -> String {
+        let command = self
+            .place()
+            .command("autostart {}", &self.domain.moving.name);
+        format!(
+            "the domain is not started with its host any more, as it was before: {why}; {command} has it be"
+        )
     }
 
     /// Has a domain that leaves be asked over this connection.
@@ -112,8 +135,8 @@ impl HeldDomain {
     fn arriving(&self, connection: Connection, arrival: &Arc<Arrival>) -> Arriving {
         let expected = Expected {
             uuid: self.uuid,
-            persistent: self.domain.persistent,
-            paused: self.domain.paused,
+            persistent: self.domain.moving.persistent,
+            paused: self.domain.moving.paused,
         };
         let (context, arrival) = (Arc::clone(&self.context), Arc::clone(arrival));
         Arriving::new(context, connection, expected, arrival)
@@ -135,7 +158,7 @@ impl HeldDomain {
 
     /// Has it be started with its host as it was before.
     async fn give_autostart(&self) -> Result<(), String> {
-        if !self.domain.autostart {
+        if !self.domain.moving.autostart {
             return Ok(());
         }
         let connection = self.line.connect().await?;
@@ -209,8 +232,15 @@ impl Held for HeldDomain {
     }
 
     fn take_back(&self) -> Result<(), Refusal> {
-        let why = "its definition went to the destination: define it here again by hand";
-        Err(self.refusal(ErrorCode::OfLibvirt, why))
+        let why = "its definition went to the destination";
+        let refusal = self.refusal(ErrorCode::OfLibvirt, why);
+        Err(match &self.side {
+            Side::Leaves { terms, .. } if terms.persistent => {
+                let kept = terms.kept.display().to_string();
+                refusal.next(self.place().command("define {}", &kept))
+            }
+            _ => refusal,
+        })
     }
 
     fn start_incoming(
@@ -253,29 +283,51 @@ impl Held for HeldDomain {
     fn stays(&self) -> Boxed<'_, Vec<String>> {
         Box::pin(async {
             places::remove(&self.memory);
+            if let Side::Leaves { terms, .. } = &self.side {
+                terms.forget_definition();
+            }
             match self.give_autostart().await {
                 Ok(()) => Vec::new(),
-                Err(why) => vec![no_autostart(&self.domain.name, &why)],
+                Err(why) => vec![self.no_autostart(&why)],
             }
         })
     }
 
-    fn domain(&self) -> Option<&MovingDomain> {
+    fn domain(&self) -> Option<&DomainRecord> {
         Some(&self.domain)
+    }
+
+    fn after(&self, outcome: &Outcome) -> Option<String> {
+        let Side::Leaves { terms, .. } = &self.side else {
+            return None;
+        };
+        let left = Left {
+            place: self.place(),
+            domain: &self.domain.moving,
+            destination: &self.other,
+            kept: &terms.kept,
+        };
+        left.after(outcome)
+    }
+
+    fn in_doubt(&self) -> Vec<String> {
+        let commands = ["resume {}", "destroy {}"].into_iter();
+        let line = |command| self.place().line(command, &self.domain.moving.name);
+        commands.map(line).collect()
     }
 
     fn adopt<'a>(&'a self, _arrived: Option<&'a VmDefinition>) -> Boxed<'a, Result<(), Refusal>> {
         Box::pin(async {
             // It runs here whatever becomes of that, and nobody is kept waiting for it.
             if let Err(why) = self.give_autostart().await {
-                tracing::error!(vm = %self.vm, "{}", no_autostart(&self.domain.name, &why));
+                tracing::error!(vm = %self.vm, "{}", self.no_autostart(&why));
             }
             Ok(())
         })
     }
 
     fn came_with_its_definition(&self) -> bool {
-        self.domain.persistent && self.role() == Some(Role::Running)
+        self.domain.moving.persistent && self.role() == Some(Role::Running)
     }
 
     fn given_up(&self) {
@@ -302,10 +354,4 @@ impl Held for HeldDomain {
             }
         })
     }
-}
-
-fn no_autostart(name: &str, why: &str) -> String {
-    format!(
-        "the domain is not started with its host any more, as it was before: {why}; `virsh autostart` for {name:?} has it be"
-    )
 }

@@ -11,7 +11,7 @@ use drover_hypervisor::{
     MigrationAddress, MigrationProgress, MigrationSettings, MigrationStatus, Movable, RunState,
 };
 use drover_libvirt::{
-    CallError, Connection, DomainState, Leaves, Look, Migration, Ready, Why, abort_job,
+    CallError, Connection, DomainState, Leaves, Look, Migration, Ready, Why, Xml, abort_job,
 };
 use drover_types::{Throttle, with_sources};
 use tokio::sync::watch;
@@ -24,6 +24,7 @@ use super::line::{Line, failed, refused};
 use super::progress;
 use crate::libvirt::domains::words;
 use crate::limits::SHOW;
+use crate::registry::files;
 
 const MIGRATE: &str = "migrate";
 const LOOK: &str = "look at the domain";
@@ -41,6 +42,17 @@ pub struct Terms {
     pub paused: bool,
     /// Where the relay listens for libvirtd.
     pub control: PathBuf,
+    /// Where its definition is kept, which libvirt takes away at the end.
+    pub kept: PathBuf,
+}
+
+impl Terms {
+    /// It stays, and its definition with it.
+    pub fn forget_definition(&self) {
+        if let Err(error) = files::remove(&self.kept) {
+            tracing::warn!(file = %self.kept.display(), %error, "not removed");
+        }
+    }
 }
 
 /// A domain that leaves, over one connection.
@@ -94,6 +106,9 @@ impl Leaving {
             let why = format!("it is {state} by now, which it was not when this began");
             return Err(refused(MIGRATE, why));
         }
+        if self.terms.persistent {
+            self.keep_definition().await?;
+        }
         // A host that loses power while it lets go of the domain does not start it again.
         if self.terms.autostart {
             let taken = self.connection.set_autostart(uuid, false).await;
@@ -102,6 +117,25 @@ impl Leaving {
         }
         self.call.begun(ready.begin());
         Ok(())
+    }
+
+    /// Writes its definition down: from when libvirt lets go of it until it runs there the destination has the only one.
+    async fn keep_definition(&self) -> Result<(), MachineError> {
+        let xml = self.connection.xml(self.terms.uuid, Xml::Kept).await;
+        let xml = xml.map_err(|error| refused(MIGRATE, with_sources(&error)))?;
+        let path = self.terms.kept.clone();
+        let written =
+            tokio::task::spawn_blocking(move || files::write_whole(&path, xml.as_bytes()));
+        let written = written
+            .await
+            .unwrap_or_else(|error| Err(std::io::Error::other(error)));
+        written.map_err(|error| {
+            let kept = self.terms.kept.display();
+            refused(
+                MIGRATE,
+                format!("its definition cannot be kept in {kept}: {error}"),
+            )
+        })
     }
 
     /// How its migration stands.
@@ -154,12 +188,7 @@ impl Leaving {
     /// It has no hypervisor any more, and did not leave.
     fn is_gone(&self, why: &str) -> MachineError {
         let why = format!("libvirt has no hypervisor of it any more: {why}");
-        let exit = Exit {
-            status: ExitStatus::Unknown,
-            stderr: vec![why.clone()],
-            at: SystemTime::now(),
-        };
-        self.gone.send_replace(Some(exit));
+        self.gone.send_replace(Some(exit(&why)));
         // Its end is told by that.
         MachineError::Other {
             operation: LOOK,
@@ -188,14 +217,16 @@ impl Leaving {
                 );
                 return Err(refused(FORGET, why));
             }
+            if !self.terms.persistent {
+                // It did not go along, and is nowhere else.
+                return Ok(exit(
+                    "somebody defined the domain here while it moved: see that this definition is not started",
+                ));
+            }
             let undefined = self.connection.undefine(self.terms.uuid).await;
             undefined.map_err(|error| failed(FORGET, &error))?;
         }
-        Ok(Exit {
-            status: ExitStatus::Code(0),
-            stderr: Vec::new(),
-            at: SystemTime::now(),
-        })
+        Ok(let_go())
     }
 
     async fn abort(&self) -> Result<(), MachineError> {
@@ -343,6 +374,24 @@ impl Movable for Leaving {
             domain: self.terms.uuid,
             call: Some(self.call.follow()),
         })
+    }
+}
+
+/// Nothing of it is left here, and nothing is to be said of that.
+fn let_go() -> Exit {
+    Exit {
+        status: ExitStatus::Unknown,
+        stderr: Vec::new(),
+        at: SystemTime::now(),
+    }
+}
+
+/// The end of a domain's hypervisor, of which libvirt tells no status; and why.
+pub(super) fn exit(why: &str) -> Exit {
+    Exit {
+        status: ExitStatus::Unknown,
+        stderr: vec![why.to_owned()],
+        at: SystemTime::now(),
     }
 }
 

@@ -24,7 +24,10 @@ mod line;
 mod needs;
 mod places;
 mod progress;
+mod record;
 mod turns;
+mod words;
 
 pub use begin::{arrive, forget_arrivals, leave, taken_up};
+pub use record::{DomainRecord, kept_definition};
 pub(super) use turns::Turns;

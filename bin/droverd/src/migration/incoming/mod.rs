@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use drover_api::{
     Client, EventKind, IncomingOffer, IncomingRequest, IncomingStart, InterruptsView,
-    MigrationView, MovingDomain, Refusal,
+    MigrationView, Refusal,
 };
 use drover_hypervisor::{MigrationProgress, Movable, UnixMicros};
 use drover_migrate::destination::{Action, Destination, Input, Output, Phase};
@@ -43,6 +43,7 @@ use crate::api::Accepted;
 use crate::checkpoints::{Growing, Returning};
 use crate::clock::{Moment, until};
 use crate::interrupts::Share;
+use crate::libvirt::DomainRecord;
 use crate::limits;
 use crate::shared_pages::Lease;
 
@@ -115,7 +116,7 @@ pub struct Incoming {
     postcopy: bool,
     reservation: Option<Arc<dyn Held>>,
     /// What the next agent has to know of the guest, where it is libvirt's.
-    domain: Option<MovingDomain>,
+    domain: Option<DomainRecord>,
     machine: Option<Arc<dyn Movable>>,
     snapshot: watch::Sender<Snapshot>,
     origin: Moment,

@@ -10,6 +10,7 @@ use drover_types::Bytes;
 use jiff::Timestamp;
 
 use super::Incoming;
+use crate::migration::domains;
 use crate::migration::lanes::end_lanes;
 use crate::migration::resolve;
 use crate::migration::security;
@@ -33,6 +34,7 @@ impl Incoming {
         let resolving = self.destination.resolving().clone();
         let resolution = self.destination.resolution();
         let trouble = self.troubles.shown();
+        let is_domain = self.domain.is_some();
         let report = self
             .carrier
             .as_ref()
@@ -58,7 +60,8 @@ impl Incoming {
                 snapshot.view.encryption = Some(security::shown(encryption));
             }
             let waits = waiting.and_then(|waiting| {
-                let (advice, last) = (waiting.on.what_to_do()?, waiting.last?);
+                let advice = domains::what_to_do(waiting.on, is_domain)?;
+                let last = waiting.last?;
                 Some(format!("{last}; {advice}"))
             });
             snapshot.view.next = trouble.or(waits);
@@ -83,7 +86,8 @@ impl Incoming {
         };
         let discard = format!("drover resolve {vm} --discard --memory-is-lost");
         let commands = if self.domain.is_some() {
-            vec![format!("virsh resume {vm}"), format!("virsh destroy {vm}")]
+            let held = self.reservation.as_ref();
+            held.map_or_else(Vec::new, |held| held.in_doubt())
         } else if self.destination.needs_its_source() {
             vec![discard]
         } else {

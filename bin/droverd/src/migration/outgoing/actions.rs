@@ -452,6 +452,8 @@ impl Outgoing {
 async fn quit(machine: &dyn Movable, link: &Link) -> Input {
     let ended = match machine.quit().await {
         Ok(exit) => Ok(exit),
+        // libvirt lets go of a domain, or does not.
+        Err(error) if link.domain.is_some() => Err(error),
         Err(error) => {
             let why = with_sources(&error);
             link.fallback(format!("qemu did not quit, and was killed: {why}"))
@@ -462,14 +464,18 @@ async fn quit(machine: &dyn Movable, link: &Link) -> Input {
     match ended {
         Ok(exit) => {
             let reason = observe::gone(&exit);
-            if !matches!(exit.status, ExitStatus::Code(0) | ExitStatus::Unknown) {
+            if link.domain.is_some() {
+                for what in exit.stderr {
+                    link.fallback(what).await;
+                }
+            } else if !matches!(exit.status, ExitStatus::Code(0) | ExitStatus::Unknown) {
                 link.fallback(format!("{reason}, when the copy here was to quit"))
                     .await;
             }
             Input::HypervisorGone { reason }
         }
         Err(error) => Input::LeaveFailed {
-            reason: error.to_string().into(),
+            reason: with_sources(&error).into(),
         },
     }
 }

@@ -65,7 +65,7 @@ async fn ask(
         id: migration.id,
         source: migration.source.clone(),
         definition: reservation.travelling_definition().await?,
-        domain: reservation.domain().cloned(),
+        domain: reservation.domain().map(|domain| domain.moving.clone()),
         protocol: facts::protocol(),
         session,
         lanes: lanes.told(),

@@ -25,9 +25,7 @@ pub use show::{CANCELLED_BY_OPERATOR, PAST_DEADLINE, path_chosen, paths_without_
 use std::sync::Arc;
 use std::time::Instant;
 
-use drover_api::{
-    Client, ErrorCode, EventKind, IncomingOffer, LeftOut, MigrationView, MovingDomain, Refusal,
-};
+use drover_api::{Client, ErrorCode, EventKind, IncomingOffer, LeftOut, MigrationView, Refusal};
 use drover_carrier::TlsKeys;
 use drover_hypervisor::{MigrationProgress, Movable, UnixMicros};
 use drover_migrate::convergence::{Converging, Step};
@@ -57,6 +55,7 @@ use crate::agent::Context;
 use crate::checkpoints::Growing;
 use crate::clock::{Moment, until};
 use crate::interrupts::Share;
+use crate::libvirt::DomainRecord;
 use crate::limits;
 
 /// The task's state.
@@ -67,7 +66,7 @@ pub struct Outgoing {
     journal: Journal,
     reservation: Option<Arc<dyn Held>>,
     /// What the next agent has to know of the guest, where it is libvirt's.
-    domain: Option<MovingDomain>,
+    domain: Option<DomainRecord>,
     machine: Option<Arc<dyn Movable>>,
     snapshot: watch::Sender<Snapshot>,
     origin: Moment,

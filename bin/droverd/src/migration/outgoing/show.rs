@@ -13,6 +13,7 @@ use jiff::Timestamp;
 
 use super::hand_off::{Times, timestamp};
 use super::{Outgoing, millis};
+use crate::migration::domains;
 use crate::migration::lanes::end_lanes;
 use crate::migration::resolve;
 use crate::migration::snapshot::{sample, show_estimate, show_time_left};
@@ -26,6 +27,7 @@ impl Outgoing {
         let ambiguity = ambiguity.map(|ambiguity| self.shown_ambiguity(&ambiguity));
         let resolving = self.source.resolving().clone();
         let trouble = self.troubles.shown();
+        let is_domain = self.domain.is_some();
         let report = self
             .carrier
             .as_ref()
@@ -38,7 +40,7 @@ impl Outgoing {
             snapshot.view.ambiguity = ambiguity;
             snapshot.resolving = resolving;
             let waits = waiting.as_ref().and_then(|waiting| {
-                let advice = waiting.on.what_to_do()?;
+                let advice = domains::what_to_do(waiting.on, is_domain)?;
                 let last: &Reason = waiting.last.as_ref()?;
                 Some(format!("{last}; {advice}"))
             });
@@ -134,7 +136,10 @@ impl Outgoing {
             phase,
             cause: (*outcome != Outcome::Completed).then_some(cause),
             guest: Some(left_at(outcome)),
-            next: next_step(outcome, &view.vm, &view.destination),
+            next: match (&self.domain, &self.reservation) {
+                (None, _) => next_step(outcome, &view.vm, &view.destination),
+                (Some(_), held) => held.as_ref().and_then(|held| held.after(outcome)),
+            },
             ambiguity: None,
             ended_at: Some(Timestamp::now()),
             ..view
