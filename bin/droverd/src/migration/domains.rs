@@ -5,8 +5,8 @@ use std::sync::Arc;
 use drover_api::{
     ErrorCode, EventKind, IncomingRequest, MigrateRequest, MigrationRole, MigrationView, Refusal,
 };
-use drover_migrate::Migration;
-use drover_types::{AtDeadline, Convergence, ReductionMode, VmName};
+use drover_migrate::{KeptGuest, Migration, Outcome};
+use drover_types::{AtDeadline, Convergence, HostName, ReductionMode, VmName};
 
 use super::Migrations;
 use super::held::Held;
@@ -109,8 +109,38 @@ pub(super) fn by_hand(view: &MigrationView) -> Refusal {
     Refusal::new(ErrorCode::OfLibvirt, message).next(next)
 }
 
+/// What there is to do with a domain once its migration has ended so.
+pub(super) fn next_step(
+    outcome: &Outcome,
+    vm: &VmName,
+    source: &HostName,
+    destination: &HostName,
+) -> Option<String> {
+    let guest = match outcome {
+        Outcome::Completed | Outcome::Refused { .. } => return None,
+        Outcome::Cancelled { guest, .. } | Outcome::Failed { guest, .. } => guest,
+        Outcome::Lost { .. } | Outcome::CutOff { .. } | Outcome::GivenUp { .. } => {
+            return Some(format!(
+                "`virsh domstate --reason {vm}` on {destination} and on {source} tells what is left of it; `virsh start {vm}` boots it where \
+                 its definition is"
+            ));
+        }
+    };
+    Some(match guest {
+        KeptGuest::Runs => "the guest runs on the source, unharmed".to_owned(),
+        KeptGuest::Stopped => format!(
+            "the guest stands still on {source}: `virsh domstate --reason {vm}` tells why, and `virsh resume {vm}` has it run"
+        ),
+        KeptGuest::Gone => format!(
+            "libvirt has no hypervisor of it on {source} any more: `virsh start {vm}` boots it"
+        ),
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use drover_migrate::{Cause, Reason};
+
     use super::*;
 
     fn request(json: &str) -> MigrateRequest {
@@ -148,5 +178,27 @@ mod tests {
         assert!(told[1].contains("lz4 is configured"), "{told:?}");
         assert_eq!(options.reduction, ReductionMode::Off);
         assert!(!options.wants_postcopy());
+    }
+
+    #[test]
+    fn what_to_do_with_a_domain_is_told_by_libvirts_own_commands() {
+        let next = |outcome: &Outcome| {
+            let (a, b) = ("a".parse().unwrap(), "b".parse().unwrap());
+            next_step(outcome, &"web".parse().unwrap(), &a, &b)
+        };
+        let failed = |guest| Outcome::Failed {
+            cause: Cause::NoPath,
+            guest,
+        };
+        assert_eq!(next(&Outcome::Completed), None);
+        let reason = Reason::from("its QEMU has ended");
+        for outcome in [
+            failed(KeptGuest::Stopped),
+            failed(KeptGuest::Gone),
+            Outcome::Lost { reason },
+        ] {
+            let next = next(&outcome).unwrap();
+            assert!(next.contains("virsh") && !next.contains("drover"), "{next}");
+        }
     }
 }

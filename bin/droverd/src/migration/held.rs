@@ -121,12 +121,26 @@ pub trait Held: Send + Sync + fmt::Debug {
         None
     }
 
+    /// What those who drive its hypervisors tell each other may be lost from now on: the session that carries it has failed, or is
+    /// closed before its work was done.
+    fn session_ended(&self) {}
+
+    /// Why nobody here can tell whether it has left, and what a person can do, where that is so.
+    fn doubt(&self) -> Option<String> {
+        None
+    }
+
     /// Makes it this host's own, right after it was told to run. Calling it again does no harm. `arrived` is what it was taken in
     /// with.
     ///
     /// # Errors
     /// That cannot be written down. It runs here all the same.
     fn adopt<'a>(&'a self, arrived: Option<&'a VmDefinition>) -> Boxed<'a, Result<(), Refusal>>;
+
+    /// It does not come: takes away what is here of it though its hypervisor has ended.
+    fn does_not_come(&self) -> Boxed<'_, ()> {
+        Box::pin(async {})
+    }
 
     /// Ends what is left here of a guest that is another host's, or not to come.
     fn end(&self) -> Boxed<'_, ()>;

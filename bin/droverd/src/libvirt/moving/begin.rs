@@ -5,7 +5,7 @@ use std::sync::Arc;
 use drover_api::{DomainNeed, ErrorCode, IncomingRequest, MovingDomain, Refusal, VmDefinition};
 use drover_libvirt::{Connection, Description, Disk, DomainState, Look, Source, Xml};
 use drover_migrate::Migration;
-use drover_types::{MigrationId, VmName, in_short, with_sources};
+use drover_types::{VmName, in_short, with_sources};
 use uuid::Uuid;
 
 use super::arriving::Seen;
@@ -14,6 +14,7 @@ use super::held::{HeldDomain, Now, Side};
 use super::leaving::Terms;
 use super::line::Line;
 use super::needs;
+use super::other::OtherHost;
 use super::places;
 use super::turns::Turn;
 use crate::agent::Context;
@@ -70,7 +71,7 @@ pub async fn leave(
     };
     let side = Side::Leaves {
         definition: Some(Box::new(definition(&migration.vm, &look, described))),
-        terms: terms(context, migration.id, uuid, &domain),
+        terms: terms(context, migration, uuid, &domain),
         call: Call::new(Stands::NotBegun),
     };
     let held = held(context, migration, (uuid, domain), side, (line, turn));
@@ -137,7 +138,7 @@ pub fn taken_up(
     let side = match leaves {
         true => Side::Leaves {
             definition: None,
-            terms: terms(context, migration.id, uuid, &domain),
+            terms: terms(context, migration, uuid, &domain),
             call: Call::new(Stands::Unanswered(
                 "the agent was started again while libvirt migrated it".to_owned(),
             )),
@@ -308,14 +309,21 @@ async fn not_there(
     )))
 }
 
-fn terms(context: &Context, id: MigrationId, uuid: Uuid, domain: &MovingDomain) -> Terms {
+fn terms(context: &Context, migration: &Migration, uuid: Uuid, domain: &MovingDomain) -> Terms {
+    let (id, host) = (migration.id, migration.destination.clone());
     let control = Relays::of(&context.config.runtime).sockets(id).control;
+    let known_at = context.peers.addresses(&host);
     Terms {
         uuid,
         persistent: domain.persistent,
         autostart: domain.autostart,
         paused: domain.paused,
         control: control.unwrap_or_default(),
+        other: OtherHost {
+            client: context.peers.client_or_at(&host, known_at),
+            host,
+            migration: id,
+        },
     }
 }
 

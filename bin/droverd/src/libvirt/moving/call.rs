@@ -1,10 +1,23 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
 use drover_libvirt::{CallError, Migrating};
 use drover_types::with_sources;
 use tokio::sync::watch;
 
 /// What is known of a migration that libvirt was asked for, or was not yet. Whoever has a clone hears how it ends.
 #[derive(Debug, Clone)]
-pub struct Call(watch::Sender<Stands>);
+pub struct Call {
+    stands: watch::Sender<Stands>,
+    beside: Arc<Beside>,
+}
+
+/// What counts where libvirt does not answer.
+#[derive(Debug, Default)]
+struct Beside {
+    session_ended: AtomicBool,
+    doubt: Mutex<Option<String>>,
+}
 
 /// How it stands, by the call's own answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,31 +36,61 @@ pub enum Stands {
 
 impl Call {
     pub fn new(stands: Stands) -> Self {
-        Self(watch::Sender::new(stands))
+        Self {
+            stands: watch::Sender::new(stands),
+            beside: Arc::default(),
+        }
     }
 
     pub fn stands(&self) -> Stands {
-        self.0.borrow().clone()
+        self.stands.borrow().clone()
     }
 
     /// Follows it from now on.
     pub fn follow(&self) -> watch::Receiver<Stands> {
-        self.0.subscribe()
+        self.stands.subscribe()
     }
 
     /// libvirt was asked.
     pub fn begun(&self, migrating: Migrating) {
-        self.0.send_replace(Stands::UnderWay);
-        let teller = self.0.clone();
+        self.stands.send_replace(Stands::UnderWay);
+        let teller = self.stands.clone();
         tokio::spawn(async move {
             let ended = migrating.ended().await;
             teller.send_replace(ended.into());
         });
     }
 
-    /// What libvirt shows tells how it ended, where the answer did not.
+    /// Something else tells how it ended than the answer.
     pub fn settle(&self, stands: Stands) {
-        self.0.send_replace(stands);
+        self.doubts(None);
+        self.stands.send_if_modified(|now| {
+            let is_new = *now != stands;
+            *now = stands;
+            is_new
+        });
+    }
+
+    /// What libvirt's daemons tell each other can be lost from now on.
+    pub fn session_ended(&self) {
+        self.beside.session_ended.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that may have been lost.
+    pub fn has_session_ended(&self) -> bool {
+        self.beside.session_ended.load(Ordering::Relaxed)
+    }
+
+    /// Why nobody here can tell how it ended, where that is so.
+    pub fn doubts(&self, why: Option<String>) {
+        let doubt = self.beside.doubt.lock();
+        *doubt.unwrap_or_else(PoisonError::into_inner) = why;
+    }
+
+    /// The same, as it was told last.
+    pub fn doubt(&self) -> Option<String> {
+        let doubt = self.beside.doubt.lock();
+        doubt.unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

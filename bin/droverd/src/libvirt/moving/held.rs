@@ -124,6 +124,20 @@ impl HeldDomain {
         })
     }
 
+    /// libvirt may have written its definition here before its hypervisor ended; there was none before it came.
+    async fn take_definition_away(&self) -> Result<(), String> {
+        let connection = self.line.connect().await?;
+        let look = connection.look(self.uuid).await;
+        let look = look.map_err(|error| with_sources(&error))?;
+        match look {
+            Some(look) if !is_in_memory(look.domain.state) => {
+                let undefined = connection.undefine(self.uuid).await;
+                undefined.map_err(|error| with_sources(&error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Has it be started with its host as it was before.
     async fn give_autostart(&self) -> Result<(), String> {
         if !self.domain.autostart {
@@ -247,6 +261,19 @@ impl Held for HeldDomain {
         Some(&self.domain)
     }
 
+    fn session_ended(&self) {
+        if let Side::Leaves { call, .. } = &self.side {
+            call.session_ended();
+        }
+    }
+
+    fn doubt(&self) -> Option<String> {
+        match &self.side {
+            Side::Leaves { call, .. } => call.doubt(),
+            Side::Arrives { .. } => None,
+        }
+    }
+
     fn adopt<'a>(&'a self, _arrived: Option<&'a VmDefinition>) -> Boxed<'a, Result<(), Refusal>> {
         Box::pin(async {
             // It runs here whatever becomes of that, and nobody is kept waiting for it.
@@ -254,6 +281,14 @@ impl Held for HeldDomain {
                 tracing::error!(vm = %self.vm, "{}", no_autostart(&self.domain.name, &why));
             }
             Ok(())
+        })
+    }
+
+    fn does_not_come(&self) -> Boxed<'_, ()> {
+        Box::pin(async {
+            if let Err(why) = self.take_definition_away().await {
+                tracing::error!(vm = %self.vm, "a definition may be left of what did not come: {why}");
+            }
         })
     }
 

@@ -8,24 +8,21 @@ use std::time::{Instant, SystemTime};
 use drover_hypervisor::qmp::Version;
 use drover_hypervisor::{
     Answer, AppliedSettings, Boxed, Exit, ExitStatus, MachineError, MachineEvents,
-    MigrationAddress, MigrationProgress, MigrationSettings, MigrationStatus, Movable, RunState,
+    MigrationAddress, MigrationProgress, MigrationSettings, Movable, RunState,
 };
 use drover_libvirt::{CallError, Connection, DomainState, Look, Migration, Ready, Why, abort_job};
 use drover_types::{Throttle, with_sources};
 use tokio::sync::watch;
-use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::call::{Call, Stands};
 use super::events::Told;
-use super::limits;
 use super::line::{Line, failed, refused};
-use super::progress;
+use super::other::OtherHost;
 use crate::libvirt::domains::words;
-use crate::limits::SHOW;
 
 const MIGRATE: &str = "migrate";
-const LOOK: &str = "look at the domain";
+pub(super) const LOOK: &str = "look at the domain";
 
 /// What is known of a domain before it moves, and how it is to.
 #[derive(Debug, Clone)]
@@ -40,6 +37,8 @@ pub struct Terms {
     pub paused: bool,
     /// Where the relay listens for libvirtd.
     pub control: PathBuf,
+    /// The host that it goes to.
+    pub other: OtherHost,
 }
 
 /// A domain that leaves, over one connection.
@@ -50,10 +49,10 @@ pub struct Leaving {
     pub terms: Terms,
     pub call: Call,
     settings: Mutex<MigrationSettings>,
-    last: Mutex<Option<MigrationProgress>>,
+    pub(super) last: Mutex<Option<MigrationProgress>>,
     /// Since when libvirt has shown it without a job, where nobody's answer tells how the migration ended.
-    still: Mutex<Option<Instant>>,
-    gone: watch::Sender<Option<Exit>>,
+    pub(super) still: Mutex<Option<Instant>>,
+    pub(super) gone: watch::Sender<Option<Exit>>,
 }
 
 impl Leaving {
@@ -70,7 +69,7 @@ impl Leaving {
         }
     }
 
-    async fn look(&self) -> Result<Option<Look>, MachineError> {
+    pub(super) async fn look(&self) -> Result<Option<Look>, MachineError> {
         let looked = self.connection.look(self.terms.uuid).await;
         looked.map_err(|error| failed(LOOK, &error))
     }
@@ -106,75 +105,6 @@ impl Leaving {
         Ok(())
     }
 
-    /// How its migration stands.
-    async fn stands(&self) -> Result<MigrationProgress, MachineError> {
-        match self.call.stands() {
-            Stands::NotBegun => Ok(progress::of(MigrationStatus::None)),
-            Stands::UnderWay => Ok(self.under_way().await),
-            Stands::HasLeft => Ok(progress::of(MigrationStatus::Completed)),
-            Stands::Failed(why) => match self.look().await? {
-                Some(look) if !is_off(&look) => Ok(progress::failed(why)),
-                _ => Err(self.is_gone(why)),
-            },
-            Stands::Unanswered(why) => self.by_what_is_shown(why).await,
-        }
-    }
-
-    /// libvirt carries it out and answers when it is over: numbers may be late, and are not waited for.
-    async fn under_way(&self) -> MigrationProgress {
-        let job = self.connection.job(self.terms.uuid);
-        if let Ok(Ok(Some(job))) = timeout(SHOW, job).await {
-            *lock(&self.last) = Some(progress::of_job(&job));
-        }
-        let last = lock(&self.last).clone();
-        last.unwrap_or_else(|| progress::of(MigrationStatus::Active))
-    }
-
-    /// Nobody's answer tells how it ended: this agent was started since, or libvirtd was.
-    ///
-    /// A domain without a hypervisor has left, as it cannot run here any more, unless it ended by itself before; where it did not
-    /// arrive the destination says so. One that is there without a job for a while stays: right after its start libvirtd may be
-    /// about to end it.
-    async fn by_what_is_shown(&self, why: String) -> Result<MigrationProgress, MachineError> {
-        match self.look().await? {
-            Some(look) if ended_by_itself(&look) => return Err(self.is_gone(why)),
-            Some(look) if !is_off(&look) => {}
-            _ => {
-                self.call.settle(Stands::HasLeft);
-                return Ok(progress::of(MigrationStatus::Completed));
-            }
-        }
-        let job = self.connection.job(self.terms.uuid).await;
-        let job = job.map_err(|error| failed(LOOK, &error))?;
-        let mut still = lock(&self.still);
-        match job {
-            Some(job) => {
-                *still = None;
-                Ok(progress::of_job(&job))
-            }
-            None if still.get_or_insert_with(Instant::now).elapsed() < limits::SETTLES => {
-                Ok(progress::of(MigrationStatus::Active))
-            }
-            None => {
-                let why = format!("{why}; libvirt has the domain here, and no migration of it");
-                self.call.settle(Stands::Failed(why.clone()));
-                Ok(progress::failed(why))
-            }
-        }
-    }
-
-    /// It has no hypervisor any more, and did not leave.
-    fn is_gone(&self, why: String) -> MachineError {
-        let why = format!("libvirt has no hypervisor of it any more: {why}");
-        let exit = Exit {
-            status: ExitStatus::Unknown,
-            stderr: vec![why.clone()],
-            at: SystemTime::now(),
-        };
-        self.gone.send_replace(Some(exit));
-        refused(LOOK, why)
-    }
-
     async fn runs(&self) -> Result<RunState, MachineError> {
         let leaves = !matches!(self.call.stands(), Stands::NotBegun | Stands::Failed(_));
         let look = self.look().await?;
@@ -207,6 +137,10 @@ impl Leaving {
 
     async fn abort(&self) -> Result<(), MachineError> {
         const CANCEL: &str = "cancel the migration";
+        if self.call.doubt().is_some() {
+            // Nothing of it is here that could be cancelled.
+            return Ok(());
+        }
         let library = self.line.library().await;
         let library = library.map_err(|why| refused(CANCEL, why))?;
         let aborted = abort_job(library, self.line.uri(), self.terms.uuid).await;
@@ -224,14 +158,8 @@ impl Leaving {
 }
 
 /// It has no hypervisor.
-fn is_off(look: &Look) -> bool {
+pub(super) fn is_off(look: &Look) -> bool {
     look.domain.state == DomainState::ShutOff
-}
-
-/// It was shut down, or destroyed by somebody: `VIR_DOMAIN_SHUTOFF_SHUTDOWN` and `VIR_DOMAIN_SHUTOFF_DESTROYED`. One that was
-/// all at the destination does neither: it stands still.
-fn ended_by_itself(look: &Look) -> bool {
-    is_off(look) && matches!(look.why, Why::Other(1 | 2))
 }
 
 /// As a hypervisor would say it.
@@ -247,7 +175,7 @@ fn state(look: &Look, leaves: bool) -> RunState {
 }
 
 /// Nothing that holds one of these locks panics.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -392,9 +320,6 @@ mod tests {
         let paused = look(DomainState::Paused, Why::Asked);
         assert_eq!(state(&paused, true), RunState::Paused);
         let off = look(DomainState::ShutOff, Why::Left);
-        assert!(is_off(&off) && !ended_by_itself(&off));
-        assert!(ended_by_itself(&look(DomainState::ShutOff, Why::Other(1))));
-        assert!(!ended_by_itself(&look(DomainState::ShutOff, Why::Other(3))));
         assert_eq!(state(&off, true), RunState::PostMigrate);
         let runs = look(DomainState::Running, Why::Other(1));
         assert_eq!(state(&runs, true), RunState::Running);

@@ -15,12 +15,14 @@
 mod arriving;
 mod begin;
 mod call;
+mod ended;
 mod events;
 mod held;
 mod leaving;
 mod limits;
 mod line;
 mod needs;
+mod other;
 mod places;
 mod progress;
 mod turns;

@@ -82,7 +82,8 @@ impl Incoming {
         tokio::spawn(async move {
             let found = tokio::task::spawn_blocking(move || {
                 let hear = move |news| carrier::tell(news, &report);
-                let (relay, state) = relays.find(id, Side::Destination, hear)?;
+                let found = relays.find(id, Side::Destination, hear);
+                let (relay, state) = found.map_err(|none| none.reason)?;
                 Ok(Carrier::new(relay, state.paths))
             });
             let found = found.await.unwrap_or_else(|error| Err(error.to_string()));
@@ -307,7 +308,14 @@ impl Incoming {
     /// nothing of this one.
     fn remove_runtime(&mut self) {
         if let Some(reservation) = self.reservation.take() {
-            let discarding = async move { reservation.end().await };
+            let ended = self.destination.phase();
+            let comes = !matches!(ended, Phase::Ended(Ending::Abandoned(_)));
+            let discarding = async move {
+                if !comes {
+                    reservation.does_not_come().await;
+                }
+                reservation.end().await;
+            };
             self.discarding = Some(tokio::spawn(discarding));
         }
     }

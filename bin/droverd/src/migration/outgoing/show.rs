@@ -13,6 +13,7 @@ use jiff::Timestamp;
 
 use super::hand_off::{Times, timestamp};
 use super::{Outgoing, millis};
+use crate::migration::domains;
 use crate::migration::lanes::end_lanes;
 use crate::migration::resolve;
 use crate::migration::snapshot::{sample, show_estimate, show_time_left};
@@ -25,6 +26,7 @@ impl Outgoing {
         let ambiguity = self.source.ambiguity();
         let ambiguity = ambiguity.map(|ambiguity| self.shown_ambiguity(&ambiguity));
         let resolving = self.source.resolving().clone();
+        let doubt = self.reservation.as_ref().and_then(|held| held.doubt());
         let report = self
             .carrier
             .as_ref()
@@ -36,7 +38,8 @@ impl Outgoing {
             snapshot.view.phase = phase.unwrap_or(snapshot.view.phase);
             snapshot.view.ambiguity = ambiguity;
             snapshot.resolving = resolving;
-            snapshot.view.next = waiting.as_ref().and_then(|waiting| {
+            snapshot.view.next = doubt.or_else(|| {
+                let waiting = waiting.as_ref()?;
                 let advice = waiting.on.what_to_do()?;
                 let last: &Reason = waiting.last.as_ref()?;
                 Some(format!("{last}; {advice}"))
@@ -132,7 +135,10 @@ impl Outgoing {
             phase,
             cause: (*outcome != Outcome::Completed).then_some(cause),
             guest: Some(left_at(outcome)),
-            next: next_step(outcome, &view.vm, &view.destination),
+            next: match self.domain {
+                Some(_) => domains::next_step(outcome, &view.vm, &view.source, &view.destination),
+                None => next_step(outcome, &view.vm, &view.destination),
+            },
             ambiguity: None,
             ended_at: Some(Timestamp::now()),
             ..view

@@ -16,6 +16,7 @@ use crate::migration::carrier::{Carried, Carrier};
 use crate::migration::interrupts;
 use crate::migration::links::{self, Following};
 use crate::migration::reduction;
+use crate::migration::relays::NoSession;
 use crate::migration::security;
 use crate::migration::snapshot::round_seen;
 
@@ -105,6 +106,7 @@ impl Outgoing {
                 self.pages_stopped(&reason);
             }
             Message::Carried(_, Carried::Failed(reason)) => {
+                self.session_has_ended();
                 let reason = reason.into();
                 self.broke_off(Input::SessionFailed { reason });
             }
@@ -182,7 +184,7 @@ impl Outgoing {
     }
 
     /// The session of before is found, or certainly gone: now QEMU is looked at.
-    fn found(&mut self, found: Result<Found, String>) {
+    fn found(&mut self, found: Result<Found, NoSession>) {
         self.finding = false;
         let input = match found {
             Ok(Found {
@@ -211,7 +213,12 @@ impl Outgoing {
                 self.carries(carrier, port);
                 Input::SessionLives
             }
-            Err(reason) => self.session_is_gone(&reason),
+            Err(none) => {
+                if !none.finished {
+                    self.session_has_ended();
+                }
+                self.session_is_gone(&none.reason)
+            }
         };
         self.handle(input);
         if self.watcher.is_none() {
