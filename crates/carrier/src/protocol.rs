@@ -299,6 +299,9 @@ pub struct State {
     pub start: Option<Start>,
     /// Why it does not carry any more.
     pub ended: Option<String>,
+    /// It ended because everything was delivered.
+    #[serde(default)]
+    pub finished: bool,
     /// The paths of its lanes, where it opens them.
     pub paths: Vec<Path>,
     /// The limits that it holds.

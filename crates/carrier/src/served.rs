@@ -45,8 +45,6 @@ pub(crate) struct Served {
     state: State,
     /// Requests that are being carried out beside the process' own thread.
     beside: Arc<AtomicUsize>,
-    /// It has delivered everything.
-    finished: bool,
     gone: bool,
 }
 
@@ -55,6 +53,7 @@ impl Served {
         let state = State {
             start: None,
             ended: None,
+            finished: false,
             paths: Vec::new(),
             limits: Vec::new(),
         };
@@ -64,7 +63,6 @@ impl Served {
             acceptor: None,
             state,
             beside: Arc::default(),
-            finished: false,
             gone: true,
         }
     }
@@ -89,13 +87,13 @@ impl Served {
     /// Whether it has nothing to say to the peer any more. One that has delivered everything says
     /// farewell for a moment when it is closed.
     pub(crate) fn is_silent(&self) -> bool {
-        self.has_ended() && !self.finished
+        self.has_ended() && !self.state.finished
     }
 
     /// The relay has told something.
     pub(crate) fn note(&mut self, event: &Event) {
         if let Event::Ended { end, reason } = event {
-            self.finished = *end == End::Finished;
+            self.state.finished = *end == End::Finished;
             self.state.ended.get_or_insert_with(|| reason.clone());
         }
     }

@@ -112,6 +112,10 @@ pub enum Why {
     Destroyed,
     /// It has no hypervisor because that ended by itself.
     Crashed,
+    /// It has no hypervisor because it was saved to a file.
+    Saved,
+    /// It has no hypervisor because it is as in a snapshot that has none.
+    FromSnapshot,
     /// It has no hypervisor because libvirt ended what it could not follow any more, mostly after its own start.
     Unfollowed,
     /// Something else, by libvirt's number for it.
@@ -130,6 +134,8 @@ impl Why {
             (DomainState::ShutOff, 2) => Self::Destroyed,
             (DomainState::ShutOff, 3) => Self::Crashed,
             (DomainState::ShutOff, 4) => Self::Left,
+            (DomainState::ShutOff, 5) => Self::Saved,
+            (DomainState::ShutOff, 7) => Self::FromSnapshot,
             (DomainState::ShutOff, 8) => Self::Unfollowed,
             (_, other) => Self::Other(other),
         }
@@ -149,6 +155,8 @@ impl fmt::Display for Why {
             Self::ShutDown => "it was shut down",
             Self::Destroyed => "somebody destroyed it",
             Self::Crashed => "its hypervisor ended by itself",
+            Self::Saved => "it was saved",
+            Self::FromSnapshot => "it was set back to a snapshot",
             Self::Unfollowed => "libvirt ended what it could not follow any more",
             Self::Other(0) => "of something that libvirt does not know any more",
             Self::Other(number) => return write!(f, "of libvirt's reason {number}"),

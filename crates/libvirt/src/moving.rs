@@ -77,26 +77,30 @@ pub enum Leaves {
     Left,
     /// It has its hypervisor, and no migration.
     Stays,
-    /// It has no hypervisor, and that it left is not told.
+    /// It has no hypervisor, and ended here.
     Ended(Why),
-    /// It is not known whether it left or ended: it had no definition, and libvirt forgets such a domain either way.
-    NotKnown,
+    /// It has no hypervisor, and libvirt does not tell whether it left or ended. It forgets why when it is started again, or its host
+    /// is, and it forgets a domain without a definition either way.
+    Untold,
 }
 
 impl Leaves {
     /// What libvirt shows of a domain that had a definition, or had none, when it was to leave.
     ///
-    /// That libvirt ended one which it could not follow ([`Why::Unfollowed`]) is not taken for its leaving. It does so, too, where it
-    /// starts anew in the middle of its last phase; but also with one that had run on for days.
+    /// A libvirtd that was started since finds one that it was letting go of ended ([`Why::Crashed`]), or ends it
+    /// ([`Why::Unfollowed`]). So it does with one that had run on for days.
     #[must_use]
     pub fn of(shown: &Shown, had_definition: bool) -> Self {
         match (&shown.look, &shown.job) {
             // libvirt takes the definition away of one that has left, as it was told to.
             (None, _) if had_definition => Self::Left,
-            (None, _) => Self::NotKnown,
+            (None, _) => Self::Untold,
             (Some(look), _) if look.domain.state == DomainState::ShutOff => match look.why {
                 Why::Left => Self::Left,
-                why => Self::Ended(why),
+                why @ (Why::ShutDown | Why::Destroyed | Why::Saved | Why::FromSnapshot) => {
+                    Self::Ended(why)
+                }
+                _ => Self::Untold,
             },
             (Some(_), Some(job)) => Self::UnderWay(job.clone()),
             (Some(_), None) => Self::Stays,
@@ -184,13 +188,16 @@ mod tests {
             let leaves = Leaves::of(&off(reason), true);
             match reason {
                 4 => assert_eq!(leaves, Leaves::Left),
-                _ => assert!(matches!(leaves, Leaves::Ended(_)), "{reason}: {leaves:?}"),
+                1 | 2 | 5 | 7 => {
+                    assert!(matches!(leaves, Leaves::Ended(_)), "{reason}: {leaves:?}");
+                }
+                _ => assert_eq!(leaves, Leaves::Untold, "{reason}"),
             }
             assert_eq!(Leaves::of(&off(reason), false), leaves);
         }
         let none = Shown::default();
         assert_eq!(Leaves::of(&none, true), Leaves::Left);
-        assert_eq!(Leaves::of(&none, false), Leaves::NotKnown);
+        assert_eq!(Leaves::of(&none, false), Leaves::Untold);
     }
 
     #[test]

@@ -25,6 +25,7 @@ on_each_libvirt! {
     a_domain_moves_over_carried_sockets_and_stands_still_until_it_is_told_to_run
     when_the_answer_that_ends_a_migration_is_lost_the_source_runs_and_the_destination_does_not
     when_the_sources_libvirtd_dies_before_that_answer_neither_runs
+    when_the_sources_libvirtd_dies_after_that_answer_it_ends_its_domain_at_its_start_and_tells_of_no_job_before
     a_migration_goes_on_when_whoever_asked_for_it_is_gone
     when_the_destinations_libvirtd_dies_the_domain_stays_and_nothing_is_left_there
     a_migration_that_is_ended_leaves_the_domain_running_once_its_sockets_are_let_go
@@ -302,6 +303,45 @@ async fn when_the_sources_libvirtd_dies_before_that_answer_neither_runs(libvirt:
         state(&domain(&source, "web").await),
         Some(DomainState::Running)
     );
+}
+
+async fn when_the_sources_libvirtd_dies_after_that_answer_it_ends_its_domain_at_its_start_and_tells_of_no_job_before(
+    libvirt: PathBuf,
+) {
+    let pair = Pair::idle(&libvirt).await;
+    let uuid = pair.on_source().await.unwrap().uuid;
+    pair.memory.hold_after(0);
+    let migrating = pair.begin().await;
+    pair.channels_are_open().await;
+    pair.control.hold_answers();
+    pair.memory.release();
+    pair.is_finished().await;
+    pair.a.signal_libvirtd("KILL");
+    ended(migrating).await.unwrap_err();
+    // So it leaves what it has written down from when it has heard until its QEMU has ended.
+    let status = "/run/libvirt/qemu/web.xml";
+    pair.a
+        .shell(&format!("sed -i s/perform3_done/confirm3/ {status}"));
+    pair.a.shell(&format!("grep \"phase='confirm3'\" {status}"));
+    let qemu = pair.a.qemus().remove(0);
+    pair.a.shell(&format!("kill -STOP {qemu}"));
+    pair.a.start_libvirtd();
+    let source = connect(&pair.a).await;
+    let asked = tokio::spawn({
+        let source = source.clone();
+        async move { source.job(uuid).await }
+    });
+    // By then it was asked.
+    let _second = connect(&pair.a).await;
+    pair.a.shell(&format!("kill -CONT {qemu}"));
+    let told = asked.await.unwrap();
+    assert!(told.is_err(), "{told:?}");
+    until("its QEMU is ended", async || pair.a.qemus().is_empty()).await;
+    let left = source.look(uuid).await.unwrap().unwrap();
+    assert_eq!(left.domain.state, DomainState::ShutOff);
+    // `VIR_DOMAIN_SHUTOFF_DAEMON`.
+    assert_eq!(left.why, Why::Other(8));
+    assert_eq!(why(&pair.destination, uuid).await, Some(Why::Asked));
 }
 
 async fn a_migration_goes_on_when_whoever_asked_for_it_is_gone(libvirt: PathBuf) {

@@ -21,9 +21,9 @@ mod orders;
 mod preflight;
 mod present;
 mod process;
-mod room;
 mod seen;
 mod twins;
+mod vacancy;
 mod virsh;
 
 use std::collections::BTreeMap;
@@ -39,11 +39,11 @@ pub use domains::{is_in_memory, name, state};
 pub use listing::{all, show};
 pub use moving::{DomainRecord, arrive, forget_arrivals, kept_definition, leave, taken_up};
 pub use present::Present;
-pub use room::Room;
 #[cfg(test)]
 pub use seen::tests;
 pub use seen::{Contact, Seen};
 pub use twins::Own;
+pub use vacancy::Vacancy;
 pub use virsh::Order;
 
 use crate::config::LibvirtAt;

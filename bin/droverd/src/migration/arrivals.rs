@@ -37,8 +37,13 @@ impl Migrations {
         self.context.cordon.check()?;
         self.context.libvirt.looked_at().await;
         let guest = libvirt::Own::from(&request.definition);
-        let room = || self.context.libvirt.room_for(&config.host, &guest).surely();
-        room()?;
+        let vacant = || {
+            self.context
+                .libvirt
+                .vacancy_for(&config.host, &guest)
+                .surely()
+        };
+        vacant()?;
         let protocol = common_protocol(&config.host, &request.source, request.protocol)?;
         let client = self.context.peers.client(&request.source)?;
         let migration = Migration {
@@ -108,7 +113,7 @@ impl Migrations {
         };
         // It may have been said since; from here on the migration is seen by who looks for it.
         self.context.cordon.check()?;
-        room()?;
+        vacant()?;
         let (handle, offer) = incoming::start(
             Arc::clone(&self.context),
             self.journal.clone(),

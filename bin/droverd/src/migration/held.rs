@@ -133,6 +133,10 @@ pub trait Held: Send + Sync + fmt::Debug {
         Vec::new()
     }
 
+    /// What those who drive its hypervisors tell each other may be lost from now on: the session that carries it has failed, or is
+    /// closed before its work was done.
+    fn session_ended(&self) {}
+
     /// Makes it this host's own, right after it was told to run. Calling it again does no harm. `arrived` is what it was taken in
     /// with.
     ///
@@ -144,9 +148,6 @@ pub trait Held: Send + Sync + fmt::Debug {
     fn came_with_its_definition(&self) -> bool {
         false
     }
-
-    /// A person wants it to stay.
-    fn given_up(&self) {}
 
     /// It is written down that its migration is over: nothing of that is to be known to the next agent.
     fn over(&self) {}

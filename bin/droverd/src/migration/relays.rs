@@ -47,6 +47,22 @@ pub enum Doubt {
     Died,
 }
 
+/// Why a session of before does not carry any more.
+#[derive(Debug)]
+pub struct NoSession {
+    /// Why not.
+    pub reason: String,
+    /// Everything was delivered, as far as its relay still tells.
+    pub finished: bool,
+}
+
+impl From<String> for NoSession {
+    fn from(reason: String) -> Self {
+        let finished = false;
+        Self { reason, finished }
+    }
+}
+
 /// Where the processes of this host's relays are.
 #[derive(Debug, Clone)]
 pub struct Relays {
@@ -161,21 +177,25 @@ impl Relays {
         migration: MigrationId,
         side: Side,
         hear: impl Fn(News) + Send + 'static,
-    ) -> Result<(RelayProcess, State), String> {
+    ) -> Result<(RelayProcess, State), NoSession> {
         let place = self.place(migration, side);
         if !place.directory().exists() {
-            return Err("its relay has ended".to_owned());
+            return Err("its relay has ended".to_owned().into());
         }
         match RelayProcess::connect(&place, None, hear) {
             Ok((process, state)) if state.lives() => Ok((process, state)),
             Ok((process, state)) => {
                 process.close(false);
                 let ended = state.ended;
-                Err(ended.unwrap_or_else(|| "its relay had not begun to carry".to_owned()))
+                let begun_not = || "its relay had not begun to carry".to_owned();
+                Err(NoSession {
+                    reason: ended.unwrap_or_else(begun_not),
+                    finished: state.finished,
+                })
             }
             Err(reason) => {
                 end(&place, Duration::ZERO);
-                Err(reason)
+                Err(reason.into())
             }
         }
     }

@@ -15,6 +15,7 @@ use super::held::{HeldDomain, Now, Side};
 use super::leaving::Terms;
 use super::line::Line;
 use super::needs;
+use super::other::OtherHost;
 use super::places;
 use super::record::{DomainRecord, kept_definition};
 use super::turns::Turn;
@@ -80,7 +81,7 @@ pub async fn leave(
     };
     let side = Side::Leaves {
         definition: Some(Box::new(definition(&migration.vm, &look, described))),
-        terms: terms(context, migration.id, uuid, &domain),
+        terms: terms(context, migration, uuid, &domain),
         call: Call::new(Stands::NotBegun),
     };
     let domain = DomainRecord { moving: domain };
@@ -150,7 +151,7 @@ pub fn taken_up(
     let side = match leaves {
         true => Side::Leaves {
             definition: None,
-            terms: terms(context, migration.id, uuid, &domain.moving),
+            terms: terms(context, migration, uuid, &domain.moving),
             call: Call::new(Stands::Unanswered(
                 "the agent was started again while libvirt migrated it".to_owned(),
             )),
@@ -342,8 +343,10 @@ async fn not_there(
     )))
 }
 
-fn terms(context: &Context, id: MigrationId, uuid: Uuid, domain: &MovingDomain) -> Terms {
+fn terms(context: &Context, migration: &Migration, uuid: Uuid, domain: &MovingDomain) -> Terms {
+    let (id, host) = (migration.id, migration.destination.clone());
     let control = Relays::of(&context.config.runtime).sockets(id).control;
+    let known_at = context.peers.addresses(&host);
     Terms {
         uuid,
         persistent: domain.persistent,
@@ -351,6 +354,11 @@ fn terms(context: &Context, id: MigrationId, uuid: Uuid, domain: &MovingDomain) 
         paused: domain.paused,
         control: control.unwrap_or_default(),
         kept: kept_definition(&context.config.state, id),
+        other: OtherHost {
+            client: context.peers.client_or_at(&host, known_at),
+            host,
+            migration: id,
+        },
     }
 }
 

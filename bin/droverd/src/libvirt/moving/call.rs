@@ -9,8 +9,14 @@ use tokio::sync::watch;
 #[derive(Debug, Clone)]
 pub struct Call {
     stands: watch::Sender<Stands>,
-    /// A person wants the domain to stay.
-    given_up: Arc<AtomicBool>,
+    beside: Arc<Beside>,
+}
+
+/// What counts where libvirt does not answer.
+#[derive(Debug, Default)]
+struct Beside {
+    session_ended: AtomicBool,
+    in_doubt: AtomicBool,
 }
 
 /// How it stands, by the call's own answer.
@@ -32,7 +38,7 @@ impl Call {
     pub fn new(stands: Stands) -> Self {
         Self {
             stands: watch::Sender::new(stands),
-            given_up: Arc::default(),
+            beside: Arc::default(),
         }
     }
 
@@ -45,15 +51,6 @@ impl Call {
         self.stands.subscribe()
     }
 
-    /// A person wants the domain to stay: what libvirt itself does not know is decided by that.
-    pub fn give_up(&self) {
-        self.given_up.store(true, Ordering::Relaxed);
-    }
-
-    pub fn is_given_up(&self) -> bool {
-        self.given_up.load(Ordering::Relaxed)
-    }
-
     /// libvirt was asked.
     pub fn begun(&self, migrating: Migrating) {
         self.stands.send_replace(Stands::UnderWay);
@@ -64,9 +61,34 @@ impl Call {
         });
     }
 
-    /// What libvirt shows tells how it ended, where the answer did not.
+    /// Something else tells how it ended than the answer.
     pub fn settle(&self, stands: Stands) {
-        self.stands.send_replace(stands);
+        self.doubts(false);
+        self.stands.send_if_modified(|now| {
+            let is_new = *now != stands;
+            *now = stands;
+            is_new
+        });
+    }
+
+    /// What libvirt's daemons tell each other can be lost from now on.
+    pub fn session_ended(&self) {
+        self.beside.session_ended.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that may have been lost.
+    pub fn has_session_ended(&self) -> bool {
+        self.beside.session_ended.load(Ordering::Relaxed)
+    }
+
+    /// Whether nobody here can tell how it ended.
+    pub fn doubts(&self, in_doubt: bool) {
+        self.beside.in_doubt.store(in_doubt, Ordering::Relaxed);
+    }
+
+    /// The same, as it was told last.
+    pub fn is_in_doubt(&self) -> bool {
+        self.beside.in_doubt.load(Ordering::Relaxed)
     }
 }
 

@@ -316,6 +316,12 @@ impl Held for HeldDomain {
         commands.map(line).collect()
     }
 
+    fn session_ended(&self) {
+        if let Side::Leaves { call, .. } = &self.side {
+            call.session_ended();
+        }
+    }
+
     fn adopt<'a>(&'a self, _arrived: Option<&'a VmDefinition>) -> Boxed<'a, Result<(), Refusal>> {
         Box::pin(async {
             // It runs here whatever becomes of that, and nobody is kept waiting for it.
@@ -328,12 +334,6 @@ impl Held for HeldDomain {
 
     fn came_with_its_definition(&self) -> bool {
         self.domain.moving.persistent && self.role() == Some(Role::Running)
-    }
-
-    fn given_up(&self) {
-        if let Side::Leaves { call, .. } = &self.side {
-            call.give_up();
-        }
     }
 
     fn over(&self) {

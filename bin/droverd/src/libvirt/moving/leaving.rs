@@ -8,26 +8,24 @@ use std::time::SystemTime;
 use drover_hypervisor::qmp::Version;
 use drover_hypervisor::{
     Answer, AppliedSettings, Boxed, Exit, ExitStatus, MachineError, MachineEvents,
-    MigrationAddress, MigrationProgress, MigrationSettings, MigrationStatus, Movable, RunState,
+    MigrationAddress, MigrationProgress, MigrationSettings, Movable, RunState,
 };
 use drover_libvirt::{
-    CallError, Connection, DomainState, Leaves, Look, Migration, Ready, Why, Xml, abort_job,
+    CallError, Connection, DomainState, Look, Migration, Ready, Why, Xml, abort_job,
 };
 use drover_types::{Throttle, with_sources};
 use tokio::sync::watch;
-use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::call::{Call, Stands};
 use super::events::DomainEvents;
 use super::line::{Line, failed, refused};
-use super::progress;
+use super::other::OtherHost;
 use crate::libvirt::domains::words;
-use crate::limits::SHOW;
 use crate::registry::files;
 
 const MIGRATE: &str = "migrate";
-const LOOK: &str = "look at the domain";
+pub(super) const LOOK: &str = "look at the domain";
 
 /// What is known of a domain before it moves, and how it is to.
 #[derive(Debug, Clone)]
@@ -42,6 +40,8 @@ pub struct Terms {
     pub paused: bool,
     /// Where the relay listens for libvirtd.
     pub control: PathBuf,
+    /// The host that it goes to.
+    pub other: OtherHost,
     /// Where its definition is kept, which libvirt takes away at the end.
     pub kept: PathBuf,
 }
@@ -63,8 +63,8 @@ pub struct Leaving {
     pub terms: Terms,
     pub call: Call,
     settings: Mutex<MigrationSettings>,
-    last: Mutex<Option<MigrationProgress>>,
-    gone: watch::Sender<Option<Exit>>,
+    pub(super) last: Mutex<Option<MigrationProgress>>,
+    pub(super) gone: watch::Sender<Option<Exit>>,
 }
 
 impl Leaving {
@@ -80,7 +80,7 @@ impl Leaving {
         }
     }
 
-    async fn look(&self) -> Result<Option<Look>, MachineError> {
+    pub(super) async fn look(&self) -> Result<Option<Look>, MachineError> {
         let looked = self.connection.look(self.terms.uuid).await;
         looked.map_err(|error| failed(LOOK, &error))
     }
@@ -138,65 +138,6 @@ impl Leaving {
         })
     }
 
-    /// How its migration stands.
-    async fn stands(&self) -> Result<MigrationProgress, MachineError> {
-        match self.call.stands() {
-            Stands::NotBegun => Ok(progress::of(MigrationStatus::None)),
-            Stands::UnderWay => Ok(self.under_way().await),
-            Stands::HasLeft => Ok(progress::of(MigrationStatus::Completed)),
-            Stands::Failed(why) => match self.look().await? {
-                Some(look) if !is_off(&look) => Ok(progress::failed(why)),
-                _ => Err(self.is_gone(&why)),
-            },
-            Stands::Unanswered(why) => self.by_what_is_shown(why).await,
-        }
-    }
-
-    /// libvirt carries it out and answers when it is over: numbers may be late, and are not waited for.
-    async fn under_way(&self) -> MigrationProgress {
-        let job = self.connection.job(self.terms.uuid);
-        if let Ok(Ok(Some(job))) = timeout(SHOW, job).await {
-            *lock(&self.last) = Some(progress::of_job(&job));
-        }
-        let last = lock(&self.last).clone();
-        last.unwrap_or_else(|| progress::of(MigrationStatus::Active))
-    }
-
-    /// Nobody's answer tells how it ended: this agent was started since, or libvirtd was.
-    async fn by_what_is_shown(&self, why: String) -> Result<MigrationProgress, MachineError> {
-        let shown = self.connection.shown(self.terms.uuid).await;
-        let shown = shown.map_err(|error| failed(LOOK, &error))?;
-        match Leaves::of(&shown, self.terms.persistent) {
-            Leaves::UnderWay(job) => Ok(progress::of_job(&job)),
-            Leaves::Left => {
-                self.call.settle(Stands::HasLeft);
-                Ok(progress::of(MigrationStatus::Completed))
-            }
-            Leaves::Stays => {
-                let why = format!("{why}; libvirt has the domain here, and no migration of it");
-                self.call.settle(Stands::Failed(why.clone()));
-                Ok(progress::failed(why))
-            }
-            Leaves::Ended(how) => Err(self.is_gone(&format!("{why}; it is off, because {how}"))),
-            Leaves::NotKnown if self.call.is_given_up() => {
-                Err(self.is_gone(&format!("{why}; whether it had left is not known")))
-            }
-            Leaves::NotKnown => Err(refused(LOOK, not_known(&why))),
-        }
-    }
-
-    /// It has no hypervisor any more, and did not leave.
-    fn is_gone(&self, why: &str) -> MachineError {
-        let why = format!("libvirt has no hypervisor of it any more: {why}");
-        self.gone.send_replace(Some(exit(&why)));
-        // Its end is told by that.
-        MachineError::Other {
-            operation: LOOK,
-            reason: why,
-            unanswered: true,
-        }
-    }
-
     async fn runs(&self) -> Result<RunState, MachineError> {
         let leaves = !matches!(self.call.stands(), Stands::NotBegun | Stands::Failed(_));
         let look = self.look().await?;
@@ -231,6 +172,10 @@ impl Leaving {
 
     async fn abort(&self) -> Result<(), MachineError> {
         const CANCEL: &str = "cancel the migration";
+        if self.call.is_in_doubt() {
+            // Nothing of it is here that could be cancelled.
+            return Ok(());
+        }
         let library = self.line.library().await;
         let library = library.map_err(|why| refused(CANCEL, why))?;
         let aborted = abort_job(library, self.line.uri(), self.terms.uuid).await;
@@ -248,17 +193,8 @@ impl Leaving {
 }
 
 /// It has no hypervisor.
-fn is_off(look: &Look) -> bool {
+pub(super) fn is_off(look: &Look) -> bool {
     look.domain.state == DomainState::ShutOff
-}
-
-/// What a person has to decide of a domain that libvirt has forgotten.
-fn not_known(why: &str) -> String {
-    format!(
-        "{why}; libvirt has no such domain here any more, and whether it left or ended is not known, as it had no definition. What stands \
-         still at the destination runs with `virsh resume` there, if it has not run on here since; then, or to give it up, cancel this \
-         migration"
-    )
 }
 
 /// As a hypervisor would say it.
@@ -274,7 +210,7 @@ fn state(look: &Look, leaves: bool) -> RunState {
 }
 
 /// Nothing that holds one of these locks panics.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -84,7 +84,8 @@ impl Incoming {
         tokio::spawn(async move {
             let found = tokio::task::spawn_blocking(move || {
                 let hear = move |news| carrier::tell(news, &report);
-                let (relay, state) = relays.find(id, Side::Destination, hear)?;
+                let found = relays.find(id, Side::Destination, hear);
+                let (relay, state) = found.map_err(|none| none.reason)?;
                 Ok(Carrier::new(relay, state.paths))
             });
             let found = found.await.unwrap_or_else(|error| Err(error.to_string()));

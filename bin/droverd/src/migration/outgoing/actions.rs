@@ -313,7 +313,17 @@ impl Outgoing {
             reopening.abort();
         }
         if let Some(carrier) = &self.carrier {
+            if !finished {
+                self.session_has_ended();
+            }
             carrier.close(finished);
+        }
+    }
+
+    /// Whoever has the guest has to know, where no answer of its own tells whether it has left.
+    pub(super) fn session_has_ended(&self) {
+        if let Some(held) = &self.reservation {
+            held.session_ended();
         }
     }
 

@@ -22,7 +22,7 @@ use super::{Agreed, Found, Link, Message, NotAgreed};
 use crate::facts;
 use crate::migration::carrier::{self, Carried, Carrier, Order};
 use crate::migration::held::{Held, Sockets};
-use crate::migration::relays::Relays;
+use crate::migration::relays::{NoSession, Relays};
 use crate::migration::security::{Own, parse_token};
 use crate::migration::{common_protocol, placing, reduction};
 use crate::peers;
@@ -368,7 +368,7 @@ fn reporter(link: &Link, attempt: Question) -> impl Fn(Carried) + Send + 'static
 
 /// Finds the relay that an earlier agent started, and what that left for this one; otherwise why it
 /// does not carry any more.
-pub async fn find(link: Link, migration: MigrationId) -> Result<Found, String> {
+pub async fn find(link: Link, migration: MigrationId) -> Result<Found, NoSession> {
     let relays = Relays::of(&link.context.config.runtime);
     let report = reporter(&link, Question::default());
     let found = tokio::task::spawn_blocking(move || {
@@ -381,7 +381,8 @@ pub async fn find(link: Link, migration: MigrationId) -> Result<Found, String> {
             held: state.limits,
         })
     });
-    found.await.unwrap_or_else(|error| Err(error.to_string()))
+    let failed = |error: tokio::task::JoinError| Err(error.to_string().into());
+    found.await.unwrap_or_else(failed)
 }
 
 /// Has the destination's QEMU listen.

@@ -20,6 +20,7 @@ use crate::agent::Context;
 use crate::checkpoints::Growing;
 use crate::migration::carrier::{Carried, Carrier};
 use crate::migration::observe::Watcher;
+use crate::migration::relays::NoSession;
 use crate::migration::trouble::About;
 use crate::sharing::Limits;
 
@@ -98,7 +99,7 @@ pub enum Message {
     /// It stores the guest's pages for its return.
     Keeps(Growing),
     /// What became of the relay that an earlier agent started, and what that left for this one.
-    Found(Result<Found, String>),
+    Found(Result<Found, NoSession>),
     /// What the relay of this session reports.
     Carried(Question, Carried),
     /// A look at QEMU.

@@ -39,12 +39,12 @@ impl Outgoing {
             snapshot.view.phase = phase.unwrap_or(snapshot.view.phase);
             snapshot.view.ambiguity = ambiguity;
             snapshot.resolving = resolving;
-            let waits = waiting.as_ref().and_then(|waiting| {
+            snapshot.view.next = trouble.or_else(|| {
+                let waiting = waiting.as_ref()?;
                 let advice = domains::what_to_do(waiting.on, is_domain)?;
                 let last: &Reason = waiting.last.as_ref()?;
                 Some(format!("{last}; {advice}"))
             });
-            snapshot.view.next = trouble.or(waits);
             if let Some((carrier, report)) = &report {
                 let relay = (carrier.relay.pid(), report);
                 lanes.show(snapshot, &carrier.paths(), relay, metrics);
