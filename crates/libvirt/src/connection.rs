@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::domain::{self, Domains, Look, Xml};
 use crate::error::{CallError, Closed, ConnectError, Refusal};
 use crate::events::{Events, Job};
-use crate::library::{Library, Place};
+use crate::library::{Connecting, Library};
 use crate::limits;
 use crate::moving::Shown;
 use crate::opening;
@@ -40,9 +40,10 @@ impl Connection {
     /// Connects to the libvirtd of this URI, in a thread of its own, which makes the calls from then on.
     ///
     /// # Errors
-    /// libvirt refuses, or does not answer within [`limits::CONNECT`], or [`limits::CONNECTING`] attempts hang already.
+    /// libvirt refuses, or does not answer within [`limits::CONNECT`], or [`limits::CONNECTING`] attempts have hung for as long.
     pub async fn open(library: Library, uri: &str) -> Result<Self, ConnectError> {
-        let place = Place::to_connect().ok_or_else(|| ConnectError::Hanging {
+        let turn = Connecting::turn().await;
+        let turn = turn.ok_or_else(|| ConnectError::Hanging {
             uri: uri.to_owned(),
         })?;
         let shared = Arc::new(Shared::new());
@@ -50,7 +51,7 @@ impl Connection {
         let told = Arc::clone(&shared);
         // A libvirtd with no thread free for calls answers keepalive, and none of these.
         let first = move |connection: &mut raw::Connection| {
-            let _until_they_are_answered = place;
+            let _until_they_are_answered = turn;
             connection.tell_of_events(&told)?;
             connection.versions()
         };
@@ -195,7 +196,17 @@ impl Connection {
             .await
     }
 
-    /// The longest that a domain may stand still at the end of a migration that is under way.
+    /// The longest that a domain that is in memory may stand still at the end of a migration.
+    ///
+    /// # Errors
+    /// libvirt's reason, no answer, or the connection is lost.
+    pub async fn max_downtime(&self, domain: Uuid) -> Result<Duration, CallError> {
+        let ask = move |connection: &raw::Connection| connection.domain(domain)?.max_downtime();
+        self.call("tell how long a domain may stand still", ask)
+            .await
+    }
+
+    /// The longest that a domain may stand still at the end of a migration that is under way, or of those to come.
     ///
     /// # Errors
     /// libvirt's reason, no answer, or the connection is lost.

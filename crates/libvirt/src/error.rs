@@ -119,8 +119,9 @@ pub enum ConnectError {
     },
     /// Attempts before this one hang still.
     #[error(
-        "libvirt at {uri} was not asked: {limit} attempts to connect hang already; is libvirtd stopped?",
-        limit = limits::CONNECTING
+        "libvirt at {uri} was not asked: {limit} attempts to connect hang, for {within:?} by now; is libvirtd stopped?",
+        limit = limits::CONNECTING,
+        within = limits::CONNECT
     )]
     Hanging {
         /// The URI.

@@ -37,7 +37,10 @@ use uuid::Uuid;
 
 pub use domains::{is_in_memory, name, state};
 pub use listing::{all, show};
-pub use moving::{DomainRecord, arrive, forget_arrivals, kept_definition, leave, taken_up};
+pub use moving::{
+    Debt, DomainRecord, Ended, Left, Owed, arrive, forget_arrivals, kept_definition, leave,
+    taken_up,
+};
 pub use present::Present;
 #[cfg(test)]
 pub use seen::tests;

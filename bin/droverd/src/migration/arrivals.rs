@@ -365,6 +365,8 @@ impl Migrations {
             // What the source says of a guest that was given up belongs to its history.
             self.amend((id, false), |snapshot| add_word(snapshot, &request.cause))
                 .await;
+            // By this word what is left of a domain may go; what takes longer is done by and by.
+            let _ = tokio::time::timeout(limits::RUN_ANSWER, self.pay((id, false))).await;
             return Ok(view);
         }
         let host = &self.context.config.host;

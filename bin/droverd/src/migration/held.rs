@@ -12,7 +12,7 @@ use drover_hypervisor::{Boxed, Movable};
 use drover_migrate::Outcome;
 use drover_types::{Bytes, VmName};
 
-use crate::libvirt::DomainRecord;
+use crate::libvirt::{DomainRecord, Owed};
 use crate::registry::{Reached, Reservation, Role};
 
 /// Where a relay and a guest's hypervisor meet.
@@ -113,9 +113,14 @@ pub trait Held: Send + Sync + fmt::Debug {
     /// Where its hypervisor listens for the relay, on the host that it goes to.
     fn way_in(&self) -> Sockets;
 
-    /// It stays here after all. What was changed of it so that it could move is as before; what could not be is told.
-    fn stays(&self) -> Boxed<'_, Vec<String>> {
-        Box::pin(async { Vec::new() })
+    /// It stays here after all. What was changed of it so that it could move is as before, or [owed](Self::owes).
+    fn stays(&self) -> Boxed<'_, ()> {
+        Box::pin(async {})
+    }
+
+    /// What is still to be done of a domain though its migration ends.
+    fn owes(&self) -> Vec<Owed> {
+        Vec::new()
     }
 
     /// What the next agent has to know of it, where it is a domain of libvirt's.

@@ -89,16 +89,22 @@ impl Journal {
         written.await.map_err(io::Error::other)?
     }
 
-    /// Changes what is shown of a migration that has ended.
+    /// Changes what is shown of a migration that has ended, and what is known of its domain.
     ///
     /// # Errors
     /// There is no such entry, or it cannot be written.
-    pub async fn amend(&self, view: MigrationView, events: Vec<EventView>) -> io::Result<()> {
+    pub async fn amend(
+        &self,
+        view: MigrationView,
+        events: Vec<EventView>,
+        domain: Option<DomainRecord>,
+    ) -> io::Result<()> {
         let path = self.path(view.id, view.role);
         let entry = read(&path)?;
         self.write(Entry {
             view,
             events,
+            domain,
             ..entry
         })
         .await
@@ -127,6 +133,8 @@ impl Journal {
             seen += 1;
             let owes = entry.view.resolution.as_ref();
             let owes = owes.is_some_and(|resolution| resolution.told != Told::Confirmed);
+            let domain = entry.domain.as_ref();
+            let owes = owes || domain.is_some_and(|domain| !domain.owes.is_empty());
             let kept = seen <= HISTORY || owes || !entry.view.phase.has_ended();
             if !kept {
                 self.forget(entry.view.id, entry.view.role);
@@ -198,7 +206,7 @@ mod tests {
             view,
             events: Vec::new(),
             refusal: None,
-            domain: Some(DomainRecord { moving }),
+            domain: Some(moving.into()),
         }
     }
 

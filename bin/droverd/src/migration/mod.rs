@@ -11,6 +11,7 @@
 mod amend;
 mod arrivals;
 mod carrier;
+mod debts;
 mod domains;
 mod events;
 mod expansion;
@@ -199,9 +200,10 @@ impl Migrations {
         let mut all = self.known();
         all.insert(key, known);
         let ended = all.iter().filter_map(|(key, known)| {
-            let view = known.snapshot().view;
-            let over = view.phase.has_ended() && told::owed(&view).is_none();
-            over.then_some((view.started_at, *key))
+            let snapshot = known.snapshot();
+            let view = &snapshot.view;
+            let owes = told::owed(view).is_some() || snapshot.owes();
+            (view.phase.has_ended() && !owes).then_some((view.started_at, *key))
         });
         let mut old: Vec<_> = ended.collect();
         // Not by their ids, which whoever gives orders may choose.

@@ -120,6 +120,7 @@ impl Migrations {
         };
         let mut snapshot = Snapshot::of(entry.view, verdict, entry.events);
         snapshot.refusal = entry.refusal;
+        snapshot.domain = entry.domain;
         snapshot.resolution = match &entry.record {
             AnyRecord::Source(record) => record.resolution(),
             AnyRecord::Destination(record) => record.resolution(),

@@ -100,7 +100,7 @@ impl Migrations {
         if view.ambiguity.is_none() {
             return Err(not_ambiguous(&view));
         }
-        if known.snapshot().of_libvirt {
+        if known.snapshot().domain.is_some() {
             return Err(domains::by_hand(&view));
         }
         let resolution = asked_for(&view, request)?;

@@ -1,4 +1,4 @@
-use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong};
 use std::ptr::{self, NonNull};
 use std::time::Duration;
 
@@ -138,7 +138,17 @@ impl<'c> Domain<'c> {
         self.raw().done(answer)
     }
 
-    /// The longest that it may stand still at the end of its migration, also of one that is under way.
+    /// The longest that it may stand still at the end of its migration.
+    pub(crate) fn max_downtime(&self) -> Result<Duration, Refusal> {
+        let mut millis: c_ulonglong = 0;
+        let ask = self.raw().table.virDomainMigrateGetMaxDowntime;
+        // SAFETY: the reference is ours, the number is valid for the call.
+        let answer = unsafe { ask(self.pointer.as_ptr(), &raw mut millis, 0) };
+        self.raw().done(answer)?;
+        Ok(Duration::from_millis(millis))
+    }
+
+    /// The same from now on, also of one that is under way.
     pub(crate) fn set_max_downtime(&self, downtime: Duration) -> Result<(), Refusal> {
         let millis = u64::try_from(downtime.as_millis()).unwrap_or(u64::MAX);
         let set = self.raw().table.virDomainMigrateSetMaxDowntime;

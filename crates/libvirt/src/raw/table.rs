@@ -90,6 +90,7 @@ table! {
     fn virDomainUndefineFlags(*mut VirDomain, c_uint) -> c_int;
     fn virDomainGetJobStats(*mut VirDomain, *mut c_int, *mut *mut VirTypedParameter, *mut c_int, c_uint) -> c_int;
     fn virDomainAbortJob(*mut VirDomain) -> c_int;
+    fn virDomainMigrateGetMaxDowntime(*mut VirDomain, *mut c_ulonglong, c_uint) -> c_int;
     fn virDomainMigrateSetMaxDowntime(*mut VirDomain, c_ulonglong, c_uint) -> c_int;
     fn virDomainMigrateToURI3(*mut VirDomain, *const c_char, *mut VirTypedParameter, c_uint, c_uint) -> c_int;
     // libvirt-common.h

@@ -79,12 +79,15 @@ pub async fn leave(
         paused: look.domain.state == DomainState::Paused,
         needs,
     };
+    let domain = DomainRecord {
+        downtime_limit_ms: downtime_limit(&connection, uuid).await,
+        ..DomainRecord::from(domain)
+    };
     let side = Side::Leaves {
         definition: Some(Box::new(definition(&migration.vm, &look, described))),
         terms: terms(context, migration, uuid, &domain),
         call: Call::new(Stands::NotBegun),
     };
-    let domain = DomainRecord { moving: domain };
     let held = held(context, migration, (uuid, domain), side, (line, turn));
     held.reach_at_first(connection);
     Ok(held)
@@ -127,7 +130,7 @@ pub async fn arrive(
     };
     let moving = domain.clone();
     tracing::info!(id = %request.id, domain = moving.name, "a domain is to arrive");
-    let domain = DomainRecord { moving };
+    let domain = DomainRecord::from(moving);
     Ok(held(context, migration, (uuid, domain), side, (line, turn)))
 }
 
@@ -151,7 +154,7 @@ pub fn taken_up(
     let side = match leaves {
         true => Side::Leaves {
             definition: None,
-            terms: terms(context, migration, uuid, &domain.moving),
+            terms: terms(context, migration, uuid, &domain),
             call: Call::new(Stands::Unanswered(
                 "the agent was started again while libvirt migrated it".to_owned(),
             )),
@@ -343,7 +346,18 @@ async fn not_there(
     )))
 }
 
-fn terms(context: &Context, migration: &Migration, uuid: Uuid, domain: &MovingDomain) -> Terms {
+/// How long it may stand still at the end of a migration by now; none where libvirt does not tell: then it is left as it is.
+async fn downtime_limit(connection: &Connection, domain: Uuid) -> Option<u64> {
+    let limit = connection.max_downtime(domain).await;
+    let limit = limit.inspect_err(|error| {
+        let why = with_sources(error);
+        tracing::warn!(%domain, why, "its downtime limit is not changed before it moves");
+    });
+    u64::try_from(limit.ok()?.as_millis()).ok()
+}
+
+fn terms(context: &Context, migration: &Migration, uuid: Uuid, record: &DomainRecord) -> Terms {
+    let domain = &record.moving;
     let (id, host) = (migration.id, migration.destination.clone());
     let control = Relays::of(&context.config.runtime).sockets(id).control;
     let known_at = context.peers.addresses(&host);
@@ -352,6 +366,7 @@ fn terms(context: &Context, migration: &Migration, uuid: Uuid, domain: &MovingDo
         persistent: domain.persistent,
         autostart: domain.autostart,
         paused: domain.paused,
+        sets_downtime: record.downtime_limit_ms.is_some(),
         control: control.unwrap_or_default(),
         kept: kept_definition(&context.config.state, id),
         other: OtherHost {

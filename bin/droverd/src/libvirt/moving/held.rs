@@ -13,13 +13,15 @@ use super::arriving::{Arriving, Expected};
 use super::call::Call;
 use super::leaving::{Leaving, Terms};
 use super::line::Line;
+use super::owed;
 use super::places;
-use super::record::DomainRecord;
+use super::record::{Debt, DomainRecord, Owed};
 use super::turns::Turn;
 use super::words::Left;
 use crate::agent::Context;
 use crate::libvirt::is_in_memory;
 use crate::libvirt::virsh::Place;
+use crate::limits::SHOW;
 use crate::migration::{Held, Sockets, Way};
 use crate::registry::{Reservation, Role};
 
@@ -65,6 +67,9 @@ pub(super) enum Side {
 pub(super) struct Now {
     role: Option<Role>,
     machine: Option<Arc<dyn Movable>>,
+    /// Over which that is reached.
+    connection: Option<Connection>,
+    owes: Vec<Owed>,
 }
 
 impl HeldDomain {
@@ -86,27 +91,73 @@ impl HeldDomain {
         }
     }
 
-    fn no_autostart(&self, why: &str) -> String {
-        let command = self
-            .place()
-            .command("autostart {}", &self.domain.moving.name);
-        format!(
-            "the domain is not started with its host any more, as it was before: {why}; {command} has it be"
-        )
+    /// What was changed of it so that it could move is not as before.
+    fn owe_settings(&self, why: &str) {
+        let name = &self.domain.moving.name;
+        let mut what = Vec::new();
+        if self.domain.moving.autostart {
+            let command = self.place().command("autostart {}", name);
+            what.push(format!(
+                "it is not started with its host, as it was before ({command} has it be)"
+            ));
+        }
+        if let Some(millis) = self.domain.downtime_limit_ms {
+            what.push(format!(
+                "it may stand still for another time than {millis} ms at the end of a migration"
+            ));
+        }
+        if !what.is_empty() {
+            let what = what.join(", and ");
+            self.owe(Debt::Settings, format!("{what}: {why}; it is tried again"));
+        }
+    }
+
+    /// Its definition may have come with it, before its hypervisor ended.
+    async fn owe_definition(&self) {
+        if !self.domain.moving.persistent {
+            return;
+        }
+        let (source, name) = (&self.other, &self.domain.moving.name);
+        let command = self.place().command("undefine {}", name);
+        let goes = format!(
+            "goes once {source} says that it keeps the domain; if {source} is gone for good, {command} takes it away"
+        );
+        match self.left().await {
+            Ok(owed::Left::Nothing | owed::Left::InMemory) => {}
+            Ok(owed::Left::Definition) => self.owe(Debt::Definition, format!("a definition of it that came with it is left here, off: it {goes}")),
+            Err(why) => self.owe(Debt::Definition, format!("whether a definition that came with it is left here is not known: {why}; one that is {goes}")),
+        }
     }
 
     /// Has a domain that leaves be asked over this connection.
     pub(super) fn reach_at_first(&self, connection: Connection) {
         if let Side::Leaves { terms, call, .. } = &self.side {
             let line = Arc::clone(&self.line);
-            let leaving = Leaving::new(line, connection, terms.clone(), call.clone());
-            self.now().machine = Some(Arc::new(leaving));
+            let (terms, call) = (terms.clone(), call.clone());
+            let mut now = self.now();
+            now.connection = Some(connection.clone());
+            now.machine = Some(Arc::new(Leaving::new(line, connection, terms, call)));
+        }
+    }
+
+    /// A connection that was had before, if it has not ended, or a new one.
+    async fn connection(&self) -> Result<Connection, String> {
+        let had = self.now().connection.clone();
+        match had.filter(|had| had.closed().is_none()) {
+            Some(had) => Ok(had),
+            None => {
+                let connection = self.line.connect().await?;
+                self.now().connection = Some(connection.clone());
+                Ok(connection)
+            }
         }
     }
 
     /// A way to it over a new connection.
     async fn way(&self) -> Way {
-        let connection = match self.line.connect().await {
+        // What hangs with the one before may hang for ever.
+        self.now().connection = None;
+        let connection = match self.connection().await {
             Ok(connection) => connection,
             Err(error) => {
                 tracing::debug!(vm = %self.vm, error, "libvirt is not reached");
@@ -156,14 +207,22 @@ impl HeldDomain {
         })
     }
 
-    /// Has it be started with its host as it was before.
-    async fn give_autostart(&self) -> Result<(), String> {
-        if !self.domain.moving.autostart {
-            return Ok(());
-        }
-        let connection = self.line.connect().await?;
-        let set = connection.set_autostart(self.uuid, true).await;
-        set.map_err(|error| with_sources(&error))
+    /// Has what was changed of it so that it could move be as before.
+    async fn give_back(&self) -> Result<(), String> {
+        let connection = self.connection().await?;
+        let given = owed::give_back(&connection, self.uuid, &self.domain).await;
+        given.map_err(|error| with_sources(&error))
+    }
+
+    /// What is left here of one that does not come; why that is not known, else.
+    async fn left(&self) -> Result<owed::Left, String> {
+        let connection = self.connection().await?;
+        let left = owed::left(&connection, self.uuid).await;
+        left.map_err(|error| with_sources(&error))
+    }
+
+    fn owe(&self, debt: Debt, why: String) {
+        self.now().owes.push(Owed { debt, why });
     }
 }
 
@@ -251,7 +310,7 @@ impl Held for HeldDomain {
             let Side::Arrives { arrival, .. } = &self.side else {
                 return Err(self.refusal(ErrorCode::Internal, "it does not arrive"));
             };
-            let connection = self.line.connect().await;
+            let connection = self.connection().await;
             let connection =
                 connection.map_err(|why| self.refusal(ErrorCode::LibvirtNotKnown, why))?;
             let machine: Arc<dyn Movable> = Arc::new(self.arriving(connection, arrival));
@@ -280,17 +339,20 @@ impl Held for HeldDomain {
         Sockets { qemu, control }
     }
 
-    fn stays(&self) -> Boxed<'_, Vec<String>> {
+    fn stays(&self) -> Boxed<'_, ()> {
         Box::pin(async {
             places::remove(&self.memory);
             if let Side::Leaves { terms, .. } = &self.side {
                 terms.forget_definition();
             }
-            match self.give_autostart().await {
-                Ok(()) => Vec::new(),
-                Err(why) => vec![self.no_autostart(&why)],
+            if let Err(why) = self.give_back().await {
+                self.owe_settings(&why);
             }
         })
+    }
+
+    fn owes(&self) -> Vec<Owed> {
+        self.now().owes.clone()
     }
 
     fn domain(&self) -> Option<&DomainRecord> {
@@ -325,8 +387,16 @@ impl Held for HeldDomain {
     fn adopt<'a>(&'a self, _arrived: Option<&'a VmDefinition>) -> Boxed<'a, Result<(), Refusal>> {
         Box::pin(async {
             // It runs here whatever becomes of that, and nobody is kept waiting for it.
-            if let Err(why) = self.give_autostart().await {
-                tracing::error!(vm = %self.vm, "{}", self.no_autostart(&why));
+            let given = tokio::time::timeout(SHOW, self.give_back()).await;
+            let given = given.unwrap_or_else(|_| {
+                Err(format!(
+                    "libvirt did not answer within {} s",
+                    SHOW.as_secs()
+                ))
+            });
+            self.now().owes.clear();
+            if let Err(why) = given {
+                self.owe_settings(&why);
             }
             Ok(())
         })
@@ -350,6 +420,9 @@ impl Held for HeldDomain {
             if let Side::Arrives { arrival, .. } = &self.side
                 && !arrival.has_run()
             {
+                if arrival.has_begun() {
+                    self.owe_definition().await;
+                }
                 arrival.forget();
             }
         })

@@ -38,6 +38,8 @@ pub struct Terms {
     pub autostart: bool,
     /// It stood still by somebody's word.
     pub paused: bool,
+    /// How long it may stand still may be changed before it begins: what it was is written down.
+    pub sets_downtime: bool,
     /// Where the relay listens for libvirtd.
     pub control: PathBuf,
     /// The host that it goes to.
@@ -250,8 +252,15 @@ impl Movable for Leaving {
             let uuid = self.terms.uuid;
             let limit = settings.downtime_limit;
             let mut left_out = Vec::new();
-            if let Err(error) = self.connection.set_max_downtime(uuid, limit).await {
-                let why = with_sources(&error);
+            let set = match self.terms.sets_downtime {
+                true => self
+                    .connection
+                    .set_max_downtime(uuid, limit)
+                    .await
+                    .map_err(|error| with_sources(&error)),
+                false => Err("libvirt does not tell what it was".to_owned()),
+            };
+            if let Err(why) = set {
                 left_out.push(format!("downtime limit before it begins ({why})"));
             }
             if matches!(settings.throttle, Some((Throttle::DirtyLimit, _))) {

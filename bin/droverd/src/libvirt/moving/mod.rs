@@ -24,6 +24,7 @@ mod limits;
 mod line;
 mod needs;
 mod other;
+mod owed;
 mod places;
 mod progress;
 mod record;
@@ -31,5 +32,6 @@ mod turns;
 mod words;
 
 pub use begin::{arrive, forget_arrivals, leave, taken_up};
-pub use record::{DomainRecord, kept_definition};
+pub use owed::{Ended, Left};
+pub use record::{Debt, DomainRecord, Owed, kept_definition};
 pub(super) use turns::Turns;

@@ -13,6 +13,7 @@ use drover_types::{VmName, with_sources};
 use tokio::sync::mpsc;
 
 use super::{Incoming, Message, prepare};
+use crate::libvirt::Owed;
 use crate::migration::carrier::{self, Carrier};
 use crate::migration::domains;
 use crate::migration::interrupts;
@@ -320,7 +321,10 @@ impl Incoming {
     /// nothing of this one.
     fn remove_runtime(&mut self) {
         if let Some(reservation) = self.reservation.take() {
-            let discarding = async move { reservation.end().await };
+            let discarding = async move {
+                reservation.end().await;
+                reservation.owes()
+            };
             self.discarding = Some(tokio::spawn(discarding));
         }
     }
@@ -342,10 +346,19 @@ impl Incoming {
         if let Some(told) = interrupts::told(given_back) {
             self.record(told);
         }
-        if let Some(discarding) = self.discarding.take()
-            && let Err(error) = discarding.await
-        {
-            tracing::error!(%error, "runtime directory not removed");
+        let owed = match (self.discarding.take(), &self.reservation) {
+            (Some(discarding), _) => discarding.await.unwrap_or_else(|error| {
+                tracing::error!(%error, "runtime directory not removed");
+                Vec::new()
+            }),
+            (None, Some(reservation)) => reservation.owes(),
+            (None, None) => Vec::new(),
+        };
+        for Owed { debt, why } in owed {
+            if let Some(domain) = &mut self.domain {
+                domain.owes.insert(debt);
+            }
+            self.record(EventKind::Fallback { what: why });
         }
         let view = self.final_view(ending);
         self.record(view.ended_event());
@@ -371,8 +384,10 @@ impl Incoming {
         }
         tracing::info!(id = %view.id, ?ending, "migration ended");
         self.context.metrics.ended(&view);
+        let domain = self.domain.clone();
         self.snapshot.send_modify(|snapshot| {
             snapshot.prepared = true;
+            snapshot.domain = domain;
             snapshot.view = view;
         });
     }

@@ -43,7 +43,7 @@ use crate::api::Accepted;
 use crate::checkpoints::{Growing, Returning};
 use crate::clock::{Moment, until};
 use crate::interrupts::Share;
-use crate::libvirt::DomainRecord;
+use crate::libvirt::{DomainRecord, Owed};
 use crate::limits;
 use crate::shared_pages::Lease;
 
@@ -136,7 +136,7 @@ pub struct Incoming {
     session: u32,
     watcher: Option<Watcher>,
     abandoned_for: Option<String>,
-    discarding: Option<tokio::task::JoinHandle<()>>,
+    discarding: Option<tokio::task::JoinHandle<Vec<Owed>>>,
     lanes: LaneWatch,
     interrupts: Share,
     troubles: Troubles,
@@ -193,7 +193,7 @@ pub fn start(
     };
     let held = beginning.reservation.as_ref();
     let domain = held.and_then(|held| held.domain().cloned());
-    beginning.snapshot.of_libvirt = domain.is_some();
+    beginning.snapshot.domain.clone_from(&domain);
     if let Some(session) = &session {
         beginning.snapshot.view.verify = session.offer.lanes.verify;
     }

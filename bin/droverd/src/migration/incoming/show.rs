@@ -10,6 +10,7 @@ use drover_types::Bytes;
 use jiff::Timestamp;
 
 use super::Incoming;
+use crate::migration::debts;
 use crate::migration::domains;
 use crate::migration::lanes::end_lanes;
 use crate::migration::resolve;
@@ -147,6 +148,7 @@ impl Incoming {
                  `drover vm start {vm}` boots it, as after a loss of power"
             )
         });
+        let next = next.or_else(|| debts::next(view.role, self.domain.as_ref()));
         MigrationView {
             phase,
             cause,

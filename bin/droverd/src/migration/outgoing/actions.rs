@@ -13,6 +13,7 @@ use super::connect::{self, Opening};
 use super::hand_off::{self, Said};
 use super::keep;
 use super::{Link, Message, Outgoing};
+use crate::libvirt::Owed;
 use crate::migration::carrier::Carrier;
 use crate::migration::held::Sockets;
 use crate::migration::interrupts;
@@ -399,9 +400,8 @@ impl Outgoing {
                 Outcome::Refused { .. } | Outcome::Cancelled { .. } | Outcome::Failed { .. }
             )
         {
-            for what in held.stays().await {
-                self.record(EventKind::Fallback { what });
-            }
+            held.stays().await;
+            self.owe(held.owes());
         }
         let postcopy = self.snapshot.borrow().view.postcopy;
         if let Some(postcopy) = postcopy.filter(|_| *outcome == Outcome::Completed) {
@@ -414,6 +414,16 @@ impl Outgoing {
         self.record(view.ended_event());
         self.last_view = Some(view.clone());
         view
+    }
+
+    /// What is still to be done of a domain, for this agent or the next one.
+    fn owe(&mut self, owed: Vec<Owed>) {
+        for Owed { debt, why } in owed {
+            if let Some(domain) = &mut self.domain {
+                domain.owes.insert(debt);
+            }
+            self.record(EventKind::Fallback { what: why });
+        }
     }
 
     /// The guest has left: how it arrived is of no use any more.
@@ -451,8 +461,10 @@ impl Outgoing {
         self.reservation = None;
         tracing::info!(id = %view.id, ?outcome, "migration ended");
         self.link.context.metrics.ended(&view);
+        let domain = self.domain.clone();
         self.snapshot.send_modify(|snapshot| {
             snapshot.prepared = true;
+            snapshot.domain = domain;
             snapshot.view = view;
         });
     }

@@ -129,7 +129,7 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
     let held = beginning.reservation.as_ref();
     let domain = held.and_then(|held| held.domain().cloned());
     let shown = Snapshot {
-        of_libvirt: domain.is_some(),
+        domain: domain.clone(),
         ..beginning.snapshot
     };
     let (snapshot, shown) = watch::channel(shown);

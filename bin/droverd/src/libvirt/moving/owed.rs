@@ -1,0 +1,113 @@
+//! What is still to be done with a domain whose migration has ended, for as long as it takes.
+
+use std::time::Duration;
+
+use drover_libvirt::{CallError, Connection};
+use drover_migrate::Migration;
+use drover_types::with_sources;
+use uuid::Uuid;
+
+use super::line::Line;
+use super::record::DomainRecord;
+use super::turns::Turn;
+use crate::agent::Context;
+use crate::libvirt::is_in_memory;
+
+/// What this host has of a domain that did not come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    Nothing,
+    /// A definition; it is off.
+    Definition,
+    /// It is in memory, by somebody's doing.
+    InMemory,
+}
+
+/// A domain, over a connection of its own, whose migration has ended; nobody moves it meanwhile.
+#[derive(Debug)]
+pub struct Ended<'a> {
+    record: &'a DomainRecord,
+    uuid: Uuid,
+    connection: Connection,
+    _turn: Turn,
+}
+
+impl<'a> Ended<'a> {
+    /// # Errors
+    /// It moves again, or libvirt is not reached.
+    pub async fn reach(
+        context: &Context,
+        migration: &Migration,
+        record: &'a DomainRecord,
+    ) -> Result<Self, String> {
+        let uuid = record.moving.uuid.parse::<Uuid>();
+        let uuid = uuid.map_err(|error| error.to_string())?;
+        let turn = context.libvirt.turns().take(uuid, migration.id);
+        let turn = turn.map_err(|other| format!("it moves by migration {other}"))?;
+        let at = context.libvirt.whereabouts();
+        let at = at.ok_or_else(|| format!("{} looks at no libvirt", context.config.host))?;
+        Ok(Self {
+            record,
+            uuid,
+            connection: Line::new(at).connect().await?,
+            _turn: turn,
+        })
+    }
+
+    /// Has what was changed of it so that it could move be as before.
+    ///
+    /// # Errors
+    /// libvirt's reason, or no answer.
+    pub async fn give_back(&self) -> Result<(), String> {
+        let given = give_back(&self.connection, self.uuid, self.record).await;
+        given.map_err(|error| with_sources(&error))
+    }
+
+    /// What there is of it.
+    ///
+    /// # Errors
+    /// libvirt's reason, or no answer.
+    pub async fn left(&self) -> Result<Left, String> {
+        let left = left(&self.connection, self.uuid).await;
+        left.map_err(|error| with_sources(&error))
+    }
+
+    /// Takes its definition away.
+    ///
+    /// # Errors
+    /// libvirt's reason, or no answer.
+    pub async fn undefine(&self) -> Result<(), String> {
+        let undefined = self.connection.undefine(self.uuid).await;
+        undefined.map_err(|error| with_sources(&error))
+    }
+}
+
+/// Of one that is gone, or has no definition or hypervisor any more, there is nothing to be as before.
+pub(super) async fn give_back(
+    connection: &Connection,
+    domain: Uuid,
+    record: &DomainRecord,
+) -> Result<(), CallError> {
+    let Some(look) = connection.look(domain).await? else {
+        return Ok(());
+    };
+    if record.moving.autostart && look.domain.persistent {
+        connection.set_autostart(domain, true).await?;
+    }
+    if let Some(millis) = record.downtime_limit_ms
+        && is_in_memory(look.domain.state)
+    {
+        let limit = Duration::from_millis(millis);
+        connection.set_max_downtime(domain, limit).await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn left(connection: &Connection, domain: Uuid) -> Result<Left, CallError> {
+    let look = connection.look(domain).await?;
+    Ok(match look {
+        None => Left::Nothing,
+        Some(look) if is_in_memory(look.domain.state) => Left::InMemory,
+        Some(_) => Left::Definition,
+    })
+}
