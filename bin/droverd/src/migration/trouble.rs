@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 pub enum About {
     /// To end what is not to come. It may be somebody else's guest by now.
     Ending,
+    /// To have a domain run that stays.
+    Keeping,
     /// To look at the guest.
     Looking,
 }

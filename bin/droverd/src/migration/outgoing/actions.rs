@@ -5,9 +5,10 @@ use std::sync::Arc;
 use drover_api::{EventKind, MigrationView, PostcopyView};
 use drover_hypervisor::{ExitStatus, MachineError, MigrationAddress, MigrationSettings, Movable};
 use drover_migrate::source::{Action, Input, Phase};
-use drover_migrate::{Outcome, Question, Reason};
+use drover_migrate::{KeptGuest, Outcome, Question, Reason};
 use drover_types::with_sources;
 use jiff::Timestamp;
+use tokio::task::JoinHandle;
 
 use super::connect::{self, Opening};
 use super::hand_off::{self, Said};
@@ -367,8 +368,7 @@ impl Outgoing {
             preparing.abort();
         }
         if let Some(keeping) = self.keeping.take() {
-            // It is bounded, and has said itself what went wrong.
-            let _ = keeping.await;
+            self.kept = self.kept_by(keeping).await;
         }
         if let Some(carrier) = self.carrier.clone() {
             carrier.settle(*outcome == Outcome::Completed).await;
@@ -414,6 +414,19 @@ impl Outgoing {
         self.record(view.ended_event());
         self.last_view = Some(view.clone());
         view
+    }
+
+    /// Of a guest of the agent's own it is bounded, and has said itself what went wrong. What libvirt does not do is shown meanwhile.
+    async fn kept_by(&mut self, mut keeping: JoinHandle<Option<KeptGuest>>) -> Option<KeptGuest> {
+        loop {
+            let message = tokio::select! {
+                kept = &mut keeping => return kept.ok().flatten(),
+                message = self.messages.recv() => message,
+            };
+            if let Some(message) = message {
+                self.take(message);
+            }
+        }
     }
 
     /// What is still to be done of a domain, for this agent or the next one.

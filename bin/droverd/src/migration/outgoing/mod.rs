@@ -31,7 +31,7 @@ use drover_hypervisor::{Movable, UnixMicros};
 use drover_migrate::convergence::Converging;
 use drover_migrate::estimate::Estimator;
 use drover_migrate::source::{Action, Input, Output, Phase, Source};
-use drover_migrate::{Reason, SourceRecord, SourceStep};
+use drover_migrate::{KeptGuest, Reason, SourceRecord, SourceStep};
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinHandle};
@@ -88,7 +88,9 @@ pub struct Outgoing {
     has_postcopy: bool,
     /// It went on after a restart: QEMU knows since when it migrates.
     taken_up: bool,
-    keeping: Option<JoinHandle<()>>,
+    keeping: Option<JoinHandle<Option<KeptGuest>>>,
+    /// How a domain that stays was left.
+    kept: Option<KeptGuest>,
     /// Its pages, for its return.
     checkpoint: Option<Growing>,
     troubles: Troubles,
@@ -179,6 +181,7 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
         has_postcopy: false,
         taken_up: false,
         keeping: None,
+        kept: None,
         checkpoint: None,
         troubles: Troubles::default(),
         last_view: None,

@@ -132,6 +132,7 @@ impl Outgoing {
         }
         end_lanes(&mut view);
         copies_no_more(&mut view);
+        let outcome = &as_kept(outcome, self.kept);
         MigrationView {
             phase,
             cause: (*outcome != Outcome::Completed).then_some(cause),
@@ -267,6 +268,18 @@ fn is_refusal(outcome: &Outcome, refusal: Option<&Refusal>) -> bool {
     before && refusal.is_some_and(|refusal| refusal.code.is_preflight())
 }
 
+/// The same outcome of a guest that was to run on, as it was left.
+fn as_kept(outcome: &Outcome, kept: Option<KeptGuest>) -> Outcome {
+    let mut outcome = outcome.clone();
+    if let (Outcome::Cancelled { guest, .. } | Outcome::Failed { guest, .. }, Some(kept)) =
+        (&mut outcome, kept)
+        && *guest == KeptGuest::Runs
+    {
+        *guest = kept;
+    }
+    outcome
+}
+
 /// Where it left the guest.
 fn left_at(outcome: &Outcome) -> GuestPlace {
     match outcome {
@@ -355,6 +368,22 @@ mod tests {
             let found = is_refusal(outcome, refusal.as_ref());
             assert_eq!(found, expected, "{outcome:?}, {refusal:?}");
         }
+    }
+
+    #[test]
+    fn a_domain_that_was_to_run_on_and_stands_still_is_shown_as_it_was_left() {
+        let cancelled = |guest| Outcome::Cancelled {
+            by: CancelledBy::Operator,
+            guest,
+        };
+        let place = |outcome, kept| left_at(&as_kept(&outcome, kept));
+        let runs = || cancelled(KeptGuest::Runs);
+        assert_eq!(place(runs(), None), GuestPlace::Source);
+        let stopped = Some(KeptGuest::Stopped);
+        assert_eq!(place(runs(), stopped), GuestPlace::SourceStopped);
+        let gone = cancelled(KeptGuest::Gone);
+        assert_eq!(place(gone, stopped), GuestPlace::Nowhere);
+        assert_eq!(as_kept(&Outcome::Completed, stopped), Outcome::Completed);
     }
 
     #[test]
