@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use drover_libvirt::{CallError, Migrating};
+use drover_libvirt::{CallError, Ready};
 use drover_types::with_sources;
 use tokio::sync::watch;
 
@@ -51,14 +51,56 @@ impl Call {
         self.stands.subscribe()
     }
 
-    /// libvirt was asked.
-    pub fn begun(&self, migrating: Migrating) {
-        self.stands.send_replace(Stands::UnderWay);
+    /// Asks libvirt, unless it was [decided](Self::never) meanwhile that nobody does.
+    ///
+    /// # Errors
+    /// It was, and why.
+    pub fn begin(&self, ready: Ready) -> Result<(), String> {
+        let mut ready = Some(ready);
+        let mut migrating = None;
+        // Whoever decides that waits for its turn, or has had it.
+        self.stands.send_if_modified(|now| {
+            if *now != Stands::NotBegun {
+                return false;
+            }
+            *now = Stands::UnderWay;
+            migrating = ready.take().map(Ready::begin);
+            true
+        });
+        let Some(migrating) = migrating else {
+            return self.may_begin();
+        };
         let teller = self.stands.clone();
         tokio::spawn(async move {
             let ended = migrating.ended().await;
             teller.send_replace(ended.into());
         });
+        Ok(())
+    }
+
+    /// Whether libvirt may be asked.
+    ///
+    /// # Errors
+    /// It may not any more, and why.
+    pub fn may_begin(&self) -> Result<(), String> {
+        match self.stands() {
+            Stands::NotBegun => Ok(()),
+            Stands::Failed(why) => Err(why),
+            Stands::UnderWay | Stands::HasLeft | Stands::Unanswered(_) => {
+                Err("it was asked for already".to_owned())
+            }
+        }
+    }
+
+    /// Libvirt is not asked any more, if it was not: whoever is about to finds that. Whether that is so.
+    pub fn never(&self, why: &str) -> bool {
+        self.stands.send_if_modified(|now| {
+            let is_first = *now == Stands::NotBegun;
+            if is_first {
+                *now = Stands::Failed(why.to_owned());
+            }
+            is_first
+        })
     }
 
     /// Something else tells how it ended than the answer.
@@ -108,6 +150,19 @@ impl From<Result<(), CallError>> for Stands {
 mod tests {
     use super::*;
     use drover_libvirt::{Closed, Refusal};
+
+    #[test]
+    fn what_is_given_up_before_libvirt_was_asked_is_never_asked_for() {
+        let call = Call::new(Stands::NotBegun);
+        assert_eq!(call.may_begin(), Ok(()));
+        assert!(call.never("it was cancelled"));
+        assert_eq!(call.may_begin(), Err("it was cancelled".to_owned()));
+        assert!(!call.never("its migration ended"));
+        let begun = Call::new(Stands::UnderWay);
+        assert!(!begun.never("it was cancelled"));
+        assert_eq!(begun.stands(), Stands::UnderWay);
+        assert!(begun.may_begin().is_err());
+    }
 
     #[test]
     fn only_libvirts_own_word_is_an_end() {

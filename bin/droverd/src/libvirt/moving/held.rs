@@ -342,7 +342,8 @@ impl Held for HeldDomain {
     fn stays(&self) -> Boxed<'_, ()> {
         Box::pin(async {
             places::remove(&self.memory);
-            if let Side::Leaves { terms, .. } = &self.side {
+            if let Side::Leaves { terms, call, .. } = &self.side {
+                call.never("its migration has ended");
                 terms.forget_definition();
             }
             if let Err(why) = self.give_back().await {

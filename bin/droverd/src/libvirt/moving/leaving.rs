@@ -88,7 +88,10 @@ impl Leaving {
     }
 
     /// Begins to migrate it, once all that must be known of that is written down.
+    ///
+    /// That may take longer than whoever wants it waits for it. Then nothing is begun, and nothing stays changed.
     async fn begin(&self, memory: PathBuf) -> Result<(), MachineError> {
+        let may_begin = || self.call.may_begin().map_err(|why| refused(MIGRATE, why));
         let settings = lock(&self.settings).clone();
         let migration = Migration {
             control: self.terms.control.clone(),
@@ -111,14 +114,30 @@ impl Leaving {
         if self.terms.persistent {
             self.keep_definition().await?;
         }
+        may_begin()?;
         // A host that loses power while it lets go of the domain does not start it again.
         if self.terms.autostart {
             let taken = self.connection.set_autostart(uuid, false).await;
             // Whatever became of that, libvirt was not asked to migrate it.
             taken.map_err(|error| refused(MIGRATE, with_sources(&error)))?;
         }
-        self.call.begun(ready.begin());
+        let begun = self.call.begin(ready);
+        if let Err(why) = begun {
+            // Whoever ended the migration may have given it back before it was taken.
+            self.give_autostart_back().await;
+            self.terms.forget_definition();
+            return Err(refused(MIGRATE, why));
+        }
         Ok(())
+    }
+
+    async fn give_autostart_back(&self) {
+        if self.terms.autostart
+            && let Err(error) = self.connection.set_autostart(self.terms.uuid, true).await
+        {
+            let why = with_sources(&error);
+            tracing::error!(domain = %self.terms.uuid, why, "it is not started with its host any more, as it was before");
+        }
     }
 
     /// Writes its definition down: from when libvirt lets go of it until it runs there the destination has the only one.
@@ -174,6 +193,9 @@ impl Leaving {
 
     async fn abort(&self) -> Result<(), MachineError> {
         const CANCEL: &str = "cancel the migration";
+        if self.call.never("it was given up before libvirt was asked") {
+            return Ok(());
+        }
         if self.call.is_in_doubt() {
             // Nothing of it is here that could be cancelled.
             return Ok(());
