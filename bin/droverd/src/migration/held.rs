@@ -37,8 +37,8 @@ impl Sockets {
 pub enum Way {
     /// It answers.
     Machine(Arc<dyn Movable>),
-    /// It runs, or may, and does not answer: nothing may be concluded of its guest.
-    Unreachable,
+    /// It runs, or may, and does not answer: nothing may be concluded of its guest. Why, where more is known.
+    Unreachable(Option<String>),
     /// It has ended, certainly.
     Gone,
 }
@@ -174,7 +174,7 @@ impl Held for Reservation {
         Box::pin(async {
             match Self::reach(self).await {
                 Reached::Machine(machine) => Way::Machine(machine),
-                Reached::Unreachable => Way::Unreachable,
+                Reached::Unreachable => Way::Unreachable(None),
                 Reached::Gone => Way::Gone,
             }
         })

@@ -91,13 +91,22 @@ fn is_switching(observation: &Observation) -> bool {
 }
 
 /// Looks for a guest's hypervisor until it answers; `None` when it has ended. While it runs and does
-/// not answer nothing is concluded.
-pub async fn reach(held: &dyn Held) -> Option<Arc<dyn Movable>> {
+/// not answer nothing is concluded, and `tell` is told why, where that is known.
+pub async fn reach<F, R>(held: &dyn Held, tell: F) -> Option<Arc<dyn Movable>>
+where
+    F: Fn(String) -> R,
+    R: Future<Output = ()>,
+{
     loop {
         match held.reach().await {
             Way::Machine(machine) => return Some(machine),
             Way::Gone => return None,
-            Way::Unreachable => tokio::time::sleep(REACH_AGAIN).await,
+            Way::Unreachable(why) => {
+                if let Some(why) = why {
+                    tell(why).await;
+                }
+                tokio::time::sleep(REACH_AGAIN).await;
+            }
         }
     }
 }

@@ -49,14 +49,14 @@ impl Migrations {
             } else {
                 let guest = take(&mut recovered, &entry);
                 let shown = Some((entry.view, entry.events));
-                self.take_up(entry.record, shown, guest, entry.domain);
+                self.take_up(entry.record, shown, guest, entry.domain)?;
             }
         }
         for guest in recovered {
             // The journal does not know it: what its record says is enough to decide.
             if let Some(record) = record_of(&guest, &self.context.config.host) {
                 tracing::warn!(vm = %guest.reservation.name(), role = ?guest.role, "not in the journal");
-                self.take_up(record, None, Some(guest.reservation), None);
+                self.take_up(record, None, Some(guest.reservation), None)?;
             }
         }
         self.give_interrupts_back();
@@ -134,7 +134,7 @@ impl Migrations {
         shown: Option<(MigrationView, Vec<EventView>)>,
         reservation: Option<Reservation>,
         domain: Option<DomainRecord>,
-    ) {
+    ) -> anyhow::Result<()> {
         let (migration, role) = match &record {
             AnyRecord::Source(record) => (record.migration.clone(), MigrationRole::Source),
             AnyRecord::Destination(record) => {
@@ -148,14 +148,14 @@ impl Migrations {
             }
             Some(domain) => {
                 let leaves = role == MigrationRole::Source;
-                match libvirt::taken_up(&self.context, &migration, domain, leaves) {
-                    Ok(held) => Some(Arc::new(held) as Arc<dyn Held>),
-                    Err(refusal) => {
-                        // Nothing is decided of a domain that nobody can look at.
-                        tracing::error!(id = %migration.id, vm = %migration.vm, %refusal, "not taken up");
-                        return;
-                    }
-                }
+                let held = libvirt::taken_up(&self.context, &migration, domain, leaves);
+                let held = held.with_context(|| {
+                    format!(
+                        "migration {}: restore its record below `state`",
+                        migration.id
+                    )
+                })?;
+                Some(Arc::new(held) as Arc<dyn Held>)
             }
         };
         let mut snapshot = match shown {
@@ -218,12 +218,13 @@ impl Migrations {
                     Ok((handle, _)) => Known::Incoming(handle),
                     Err(refusal) => {
                         tracing::error!(id = %migration.id, %refusal, "not taken up");
-                        return;
+                        return Ok(());
                     }
                 }
             }
         };
         self.add(migration.id, known);
+        Ok(())
     }
 
     /// The right to a guest that is no longer, or not yet, part of its migration by its record.

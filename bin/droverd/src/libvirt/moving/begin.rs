@@ -88,7 +88,7 @@ pub async fn leave(
         terms: terms(context, migration, uuid, &domain),
         call: Call::new(Stands::NotBegun),
     };
-    let held = held(context, migration, (uuid, domain), side, (line, turn));
+    let held = held(context, migration, (uuid, domain), side, (line, Some(turn)));
     held.reach_at_first(connection);
     Ok(held)
 }
@@ -131,13 +131,20 @@ pub async fn arrive(
     let moving = domain.clone();
     tracing::info!(id = %request.id, domain = moving.name, "a domain is to arrive");
     let domain = DomainRecord::from(moving);
-    Ok(held(context, migration, (uuid, domain), side, (line, turn)))
+    Ok(held(
+        context,
+        migration,
+        (uuid, domain),
+        side,
+        (line, Some(turn)),
+    ))
 }
 
-/// Takes the right again that an agent before had, when it ended in the middle of a migration. libvirt is looked for later.
+/// Takes the right again that an agent before had, when it ended in the middle of a migration. libvirt is looked for later, and so is
+/// the turn: one that cannot be had is shown for as long as that is so.
 ///
 /// # Errors
-/// This host has no libvirt configured any more, or the domain has another migration.
+/// What was written down of it has no id.
 pub fn taken_up(
     context: &Arc<Context>,
     migration: &Migration,
@@ -149,8 +156,7 @@ pub fn taken_up(
         let message = format!("{:?} is no id of a domain: {error}", in_short(id));
         Refusal::new(ErrorCode::Internal, message)
     })?;
-    let turn = turn(context, uuid, migration)?;
-    let line = line(context)?;
+    let line = Line::new(context.libvirt.whereabouts());
     let side = match leaves {
         true => Side::Leaves {
             definition: None,
@@ -165,7 +171,7 @@ pub fn taken_up(
             _name: None,
         },
     };
-    Ok(held(context, migration, (uuid, domain), side, (line, turn)))
+    Ok(held(context, migration, (uuid, domain), side, (line, None)))
 }
 
 /// Removes what an agent before noted of domains that come by other migrations than these.
@@ -178,7 +184,7 @@ fn held(
     migration: &Migration,
     (uuid, domain): (Uuid, DomainRecord),
     side: Side,
-    (line, turn): (Line, Turn),
+    (line, turn): (Line, Option<Turn>),
 ) -> HeldDomain {
     let other = match side {
         Side::Leaves { .. } => &migration.destination,
@@ -193,8 +199,8 @@ fn held(
         line: Arc::new(line),
         memory: places::memory_socket(migration.id),
         side,
-        held: std::sync::Mutex::new(Now::default()),
-        _turn: turn,
+        held: std::sync::Mutex::new(Now::with(turn)),
+        migration: migration.id,
     }
 }
 
@@ -211,7 +217,8 @@ fn turn(context: &Context, uuid: Uuid, migration: &Migration) -> Result<Turn, Re
 
 fn line(context: &Context) -> Result<Line, Refusal> {
     let at = context.libvirt.whereabouts();
-    at.map(Line::new).ok_or_else(|| {
+    let line = at.map(|at| Line::new(Some(at)));
+    line.ok_or_else(|| {
         let message = format!("{} looks at no libvirt", context.config.host);
         Refusal::new(ErrorCode::LibvirtNotKnown, message)
             .next("set `libvirt.uri` in droverd.toml to \"auto\", and restart droverd")

@@ -5,7 +5,7 @@ use drover_api::{ErrorCode, Refusal, VmDefinition};
 use drover_hypervisor::{Boxed, Movable};
 use drover_libvirt::Connection;
 use drover_migrate::Outcome;
-use drover_types::{Bytes, HostName, VmName, with_sources};
+use drover_types::{Bytes, HostName, MigrationId, VmName, with_sources};
 use uuid::Uuid;
 
 use super::arrival::Arrival;
@@ -38,8 +38,7 @@ pub struct HeldDomain {
     pub(super) memory: PathBuf,
     pub(super) side: Side,
     pub(super) held: Mutex<Now>,
-    /// Nobody else moves it meanwhile.
-    pub(super) _turn: Turn,
+    pub(super) migration: MigrationId,
 }
 
 /// Which host this is.
@@ -69,7 +68,19 @@ pub(super) struct Now {
     machine: Option<Arc<dyn Movable>>,
     /// Over which that is reached.
     connection: Option<Connection>,
+    /// Nobody else moves it meanwhile. Without it nothing is done with the domain.
+    turn: Option<Turn>,
     owes: Vec<Owed>,
+}
+
+impl Now {
+    /// At the beginning, with the turn where that was had.
+    pub(super) fn with(turn: Option<Turn>) -> Self {
+        Self {
+            turn,
+            ..Self::default()
+        }
+    }
 }
 
 impl HeldDomain {
@@ -140,6 +151,19 @@ impl HeldDomain {
         }
     }
 
+    /// Has the turn, where another migration of the domain had it when an agent was started in the middle of both.
+    fn take_turn(&self) -> Result<(), String> {
+        let mut now = self.now();
+        if now.turn.is_none() {
+            let turn = self.context.libvirt.turns().take(self.uuid, self.migration);
+            let turn = turn.map_err(|other| {
+                format!("the domain moves by migration {other}, which has to end before")
+            })?;
+            now.turn = Some(turn);
+        }
+        Ok(())
+    }
+
     /// A connection that was had before, if it has not ended, or a new one.
     async fn connection(&self) -> Result<Connection, String> {
         let had = self.now().connection.clone();
@@ -155,14 +179,14 @@ impl HeldDomain {
 
     /// A way to it over a new connection.
     async fn way(&self) -> Way {
+        if let Err(why) = self.take_turn() {
+            return Way::Unreachable(Some(why));
+        }
         // What hangs with the one before may hang for ever.
         self.now().connection = None;
         let connection = match self.connection().await {
             Ok(connection) => connection,
-            Err(error) => {
-                tracing::debug!(vm = %self.vm, error, "libvirt is not reached");
-                return Way::Unreachable;
-            }
+            Err(why) => return Way::Unreachable(Some(format!("libvirt is not reached: {why}"))),
         };
         match &self.side {
             Side::Leaves { call, terms, .. } => {
@@ -175,10 +199,7 @@ impl HeldDomain {
                     Way::Machine(Arc::new(self.arriving(connection, arrival)))
                 }
                 Ok(_) => Way::Gone,
-                Err(error) => {
-                    tracing::debug!(vm = %self.vm, error = with_sources(&error), "not looked at");
-                    Way::Unreachable
-                }
+                Err(error) => Way::Unreachable(Some(with_sources(&error))),
             },
         }
     }

@@ -1,5 +1,5 @@
 use drover_hypervisor::MachineError;
-use drover_libvirt::{CallError, Connection, Library};
+use drover_libvirt::{CallError, Connection, Library, SYSTEM_URI};
 use drover_types::with_sources;
 
 use crate::libvirt::keep::Whereabouts;
@@ -8,12 +8,18 @@ use crate::libvirt::keep::Whereabouts;
 /// domain would keep it waiting.
 #[derive(Debug)]
 pub struct Line {
-    at: Whereabouts,
+    at: Option<Whereabouts>,
 }
 
 impl Line {
-    pub fn new(at: Whereabouts) -> Self {
+    /// Of a host that looks at none it says so.
+    pub fn new(at: Option<Whereabouts>) -> Self {
         Self { at }
+    }
+
+    fn at(&self) -> Result<&Whereabouts, String> {
+        let why = "this host looks at no libvirt: set `libvirt.uri` in droverd.toml to \"auto\", and restart droverd";
+        self.at.as_ref().ok_or_else(|| why.to_owned())
     }
 
     /// libvirt's library, loaded.
@@ -21,7 +27,7 @@ impl Line {
     /// # Errors
     /// It cannot be used, and why.
     pub async fn library(&self) -> Result<Library, String> {
-        let path = self.at.library.clone();
+        let path = self.at()?.library.clone();
         let loaded = tokio::task::spawn_blocking(move || Library::load(&path)).await;
         let loaded = loaded.map_err(|error| error.to_string())?;
         loaded.map_err(|error| with_sources(&error))
@@ -29,7 +35,7 @@ impl Line {
 
     /// The URI of its libvirtd.
     pub fn uri(&self) -> &str {
-        &self.at.uri
+        self.at.as_ref().map_or(SYSTEM_URI, |at| &at.uri)
     }
 
     /// A connection.

@@ -44,12 +44,10 @@ impl<'a> Ended<'a> {
         let uuid = uuid.map_err(|error| error.to_string())?;
         let turn = context.libvirt.turns().take(uuid, migration.id);
         let turn = turn.map_err(|other| format!("it moves by migration {other}"))?;
-        let at = context.libvirt.whereabouts();
-        let at = at.ok_or_else(|| format!("{} looks at no libvirt", context.config.host))?;
         Ok(Self {
             record,
             uuid,
-            connection: Line::new(at).connect().await?,
+            connection: Line::new(context.libvirt.whereabouts()).connect().await?,
             _turn: turn,
         })
     }

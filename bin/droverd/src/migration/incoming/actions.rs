@@ -185,7 +185,15 @@ impl Incoming {
         let (inbox, reservation) = (self.inbox.clone(), self.reservation.clone());
         tokio::spawn(async move {
             let reached = match &reservation {
-                Some(reservation) => observe::reach(&**reservation).await,
+                Some(reservation) => {
+                    let not_reached = |why| {
+                        let inbox = inbox.clone();
+                        async move {
+                            let _ = inbox.send(Message::Trouble(About::Looking, why)).await;
+                        }
+                    };
+                    observe::reach(&**reservation, not_reached).await
+                }
                 None => None,
             };
             let message = match reached {

@@ -247,7 +247,7 @@ impl Outgoing {
             return;
         };
         tokio::spawn(async move {
-            match observe::reach(&*reservation).await {
+            match observe::reach(&*reservation, link.not_reached()).await {
                 Some(machine) => link.tell(Message::Reached(machine)).await,
                 None => link.input(no_process()).await,
             }

@@ -82,7 +82,7 @@ async fn keep_domain(
     loop {
         let domain = match machine.take() {
             Some(domain) => domain,
-            None => match observe::reach(held).await {
+            None => match observe::reach(held, link.not_reached()).await {
                 Some(domain) => domain,
                 None => return KeptGuest::Gone,
             },
@@ -133,7 +133,7 @@ async fn go_on(
     loop {
         let qemu = match machine.take() {
             Some(qemu) => qemu,
-            None => observe::reach(reservation).await?,
+            None => observe::reach(reservation, link.not_reached()).await?,
         };
         let told = match qemu.state().await {
             Ok(RunState::FinishMigrate) | Err(MachineError::NoAnswer { .. }) => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use drover_api::{Client, EventKind, IncomingOffer, InterruptsView, LeftOut, Refusal};
 use drover_carrier::{Held, TlsKeys};
 use drover_hypervisor::qmp::Version;
-use drover_hypervisor::{MachineError, MigrationProgress, Movable, UnixMicros};
+use drover_hypervisor::{Boxed, MachineError, MigrationProgress, Movable, UnixMicros};
 use drover_migrate::source::Input;
 use drover_migrate::{CancelledBy, Observation, Question, Refused};
 use drover_relay::Encryption;
@@ -219,6 +219,17 @@ impl Link {
 
     pub(super) async fn input(&self, input: Input) {
         self.tell(Message::Input(input)).await;
+    }
+
+    /// Has it told why the guest's hypervisor is not reached.
+    pub(super) fn not_reached(
+        &self,
+    ) -> impl Fn(String) -> Boxed<'static, ()> + Send + Sync + use<> {
+        let link = self.clone();
+        move |why| {
+            let link = link.clone();
+            Box::pin(async move { link.tell(Message::Trouble(About::Looking, why)).await })
+        }
     }
 
     /// Something was done without, or otherwise than usual.
