@@ -78,8 +78,13 @@ impl Migrations {
         let destination = Destination::new(migration.clone(), origin.elapsed());
         let mut snapshot = Snapshot::new(&migration, MigrationRole::Destination);
         snapshot.view.other_agent = self.context.peers.addresses(&request.source);
-        let (ours, theirs) = (config.migration.protection, request.lanes.encryption);
-        let note = security::note((&config.host, ours.encryption), (&request.source, theirs));
+        let (configured, theirs) = (config.migration.protection, request.lanes.encryption);
+        let is_domain = request.domain.is_some();
+        let ours = security::protection(configured, is_domain);
+        let note = match is_domain {
+            true => security::note_of_domain(configured.encryption),
+            false => security::note((&config.host, ours.encryption), (&request.source, theirs)),
+        };
         if let Some(what) = note {
             snapshot.record(EventKind::Fallback { what });
         }

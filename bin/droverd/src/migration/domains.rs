@@ -11,6 +11,7 @@ use drover_types::{AtDeadline, Convergence, ReductionMode, VmName};
 use super::Migrations;
 use super::held::Held;
 use super::outgoing::Options;
+use super::security;
 use super::snapshot::Snapshot;
 use crate::libvirt::{self, DomainRecord};
 use crate::registry::Reservation;
@@ -29,6 +30,10 @@ impl Migrations {
     ) -> Result<(Arc<dyn Held>, Options), Refusal> {
         let held = libvirt::leave(&self.context, migration, no_such).await?;
         not_built(&migration.vm, request)?;
+        let configured = self.context.config.migration.protection.encryption;
+        if let Some(what) = security::note_of_domain(configured) {
+            snapshot.record(EventKind::Fallback { what });
+        }
         let mut options = self.options(request, Convergence::default());
         for what in without(&mut options) {
             snapshot.record(EventKind::Fallback { what });

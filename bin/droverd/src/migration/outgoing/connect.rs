@@ -23,7 +23,7 @@ use crate::facts;
 use crate::migration::carrier::{self, Carried, Carrier, Order};
 use crate::migration::held::{Held, Sockets};
 use crate::migration::relays::{NoSession, Relays};
-use crate::migration::security::{Own, parse_token};
+use crate::migration::security::{Own, parse_token, protection};
 use crate::migration::{common_protocol, placing, reduction};
 use crate::peers;
 
@@ -52,12 +52,13 @@ async fn ask(
         .await
         .map_err(|error| look(destination, &error))?;
     common_protocol(&config.host, destination, peer.protocol)?;
-    if reservation.domain().is_some() && !peer.takes_domains {
+    let is_domain = reservation.domain().is_some();
+    if is_domain && !peer.takes_domains {
         return Err(no_libvirt(destination).into());
     }
     let networks = Networks::of_this_host(link).await?;
     let cpus = facts::usable_cpus().map_err(|error| unreadable(&error))?;
-    let lanes = Own::new(config.migration.protection)?;
+    let lanes = Own::new(protection(config.migration.protection, is_domain))?;
     let session = sizes(link, &networks, cpus);
     let memory = config.migration.reduction_memory;
     let reduction = reduction::wanted(link.options.reduction, memory, session);
