@@ -107,6 +107,15 @@ impl Connection {
         self.call("tell a domain's XML", ask).await
     }
 
+    /// What the host can do, as libvirt's XML tells.
+    ///
+    /// # Errors
+    /// No answer, or the connection is lost.
+    pub async fn capabilities(&self) -> Result<String, CallError> {
+        let ask = |connection: &raw::Connection| connection.capabilities();
+        self.call("tell what the host can do", ask).await
+    }
+
     /// One domain as it is now; none where there is no such.
     ///
     /// # Errors

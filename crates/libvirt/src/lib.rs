@@ -37,7 +37,7 @@ mod watch;
 
 pub use abort::abort_job;
 pub use connection::Connection;
-pub use description::{Card, Description, Disk, NoDescription, Source, Tie};
+pub use description::{Card, Description, Disk, NoDescription, Source, Tie, confining};
 pub use domain::{Domain, DomainState, Domains, Look, Untold, Why, Xml};
 pub use error::{CallError, Closed, ConnectError, LoadError, NotEnded, NotReady, Refusal};
 pub use events::{Event, Events, Happening, Job, Notice};

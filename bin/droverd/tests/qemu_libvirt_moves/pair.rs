@@ -216,7 +216,7 @@ impl Pair {
         assert_eq!(self.a.host.qemus(), Vec::<String>::new());
         let there = self.b.web().await.unwrap();
         assert_eq!((there.state, there.persistent), (state, true));
-        let left = "ls -A /run/drover-libvirt";
+        let left = "ls -A /run/libvirt/drover";
         assert_eq!(self.a.host.shell(left), "", "sockets are left");
         assert_eq!(self.b.host.shell(left), "", "sockets are left");
     }

@@ -67,6 +67,7 @@ table! {
     fn virConnectClose(*mut VirConnect) -> c_int;
     fn virConnectGetLibVersion(*mut VirConnect, *mut c_ulong) -> c_int;
     fn virConnectGetVersion(*mut VirConnect, *mut c_ulong) -> c_int;
+    fn virConnectGetCapabilities(*mut VirConnect) -> *mut c_char;
     fn virConnectIsAlive(*mut VirConnect) -> c_int;
     fn virConnectSetKeepAlive(*mut VirConnect, c_int, c_uint) -> c_int;
     fn virConnectRegisterCloseCallback(*mut VirConnect, CloseFunc, *mut c_void, FreeCallback) -> c_int;

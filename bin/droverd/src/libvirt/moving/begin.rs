@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::arrival::{self, Arrival};
 use super::call::{Call, Stands};
+use super::confined;
 use super::held::{HeldDomain, Now, Side};
 use super::leaving::Terms;
 use super::line::Line;
@@ -70,6 +71,7 @@ pub async fn leave(
     can_leave(context, &look)?;
     let described = described(context, &connection, &look).await?;
     let needs = movable(context, &look.domain.name, &described)?;
+    confined::look(context, &look.domain.name, &described.confined_by)?;
     places::make_folder().map_err(|error| no_folder(&error))?;
     let domain = MovingDomain {
         uuid: uuid.to_string(),
@@ -121,6 +123,7 @@ pub async fn arrive(
     })?;
     let connection = reached(context, line.connect().await)?;
     not_there(context, &connection, uuid, &domain.name).await?;
+    confined::look_here(context, &connection, &domain.name).await?;
     needs::look(&context.config.host, &name(&domain.name), &domain.needs).await?;
     places::make_folder().map_err(|error| no_folder(&error))?;
     let side = Side::Arrives {
@@ -195,9 +198,9 @@ fn held(
         vm: migration.vm.clone(),
         other: other.clone(),
         uuid,
-        domain,
         line: Arc::new(line),
-        memory: places::memory_socket(migration.id),
+        memory: places::memory_socket(migration.id, &domain.moving.name),
+        domain,
         side,
         held: std::sync::Mutex::new(Now::with(turn)),
         migration: migration.id,
@@ -238,7 +241,7 @@ fn reached(
 
 fn no_folder(error: &std::io::Error) -> Refusal {
     let message = format!("no socket for a domain's memory can be made: {error}");
-    Refusal::new(ErrorCode::Internal, message).next("look at /run on this host")
+    Refusal::new(ErrorCode::Internal, message).next("look at /run/libvirt on this host")
 }
 
 fn of_domain(context: &Context, code: ErrorCode, called: &str, why: &str) -> Refusal {

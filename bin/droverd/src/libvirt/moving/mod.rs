@@ -16,6 +16,7 @@ mod arrival;
 mod arriving;
 mod begin;
 mod call;
+mod confined;
 mod ended;
 mod events;
 mod held;
