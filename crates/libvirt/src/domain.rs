@@ -104,6 +104,8 @@ pub enum Why {
     DiskFailed,
     /// It stands still because its watchdog was not fed.
     Watchdog,
+    /// It stands still because it goes on at another host, which takes its memory from here.
+    Postcopy,
     /// It has no hypervisor because it runs on the host that it migrated to, or may.
     Left,
     /// It has no hypervisor because it was shut down.
@@ -130,6 +132,7 @@ impl Why {
             (DomainState::Paused, 5) => Self::DiskFailed,
             (DomainState::Paused, 6) => Self::Watchdog,
             (DomainState::Paused, 11) => Self::StartingUp,
+            (DomainState::Paused, 12 | 13) => Self::Postcopy,
             (DomainState::ShutOff, 1) => Self::ShutDown,
             (DomainState::ShutOff, 2) => Self::Destroyed,
             (DomainState::ShutOff, 3) => Self::Crashed,
@@ -151,6 +154,7 @@ impl fmt::Display for Why {
             Self::StartingUp => "it is being started",
             Self::DiskFailed => "a disk of it failed",
             Self::Watchdog => "its watchdog was not fed",
+            Self::Postcopy => "it goes on at another host already",
             Self::Left => "it has left for another host",
             Self::ShutDown => "it was shut down",
             Self::Destroyed => "somebody destroyed it",

@@ -28,10 +28,11 @@ impl Migrations {
         no_such: Refusal,
         snapshot: &mut Snapshot,
     ) -> Result<(Arc<dyn Held>, Options), Refusal> {
-        let held = libvirt::leave(&self.context, migration, no_such).await?;
+        let (held, stands) = libvirt::leave(&self.context, migration, no_such).await?;
         not_built(&migration.vm, request)?;
         let configured = self.context.config.migration.protection.encryption;
-        if let Some(what) = security::note_of_domain(configured) {
+        let encrypted = security::note_of_domain(configured);
+        for what in stands.into_iter().chain(encrypted) {
             snapshot.record(EventKind::Fallback { what });
         }
         let mut options = self.options(request, Convergence::default());

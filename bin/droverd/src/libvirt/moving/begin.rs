@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use drover_api::{DomainNeed, ErrorCode, IncomingRequest, MovingDomain, Refusal, VmDefinition};
-use drover_libvirt::{Connection, Description, Disk, DomainState, Look, Source, Xml};
+use drover_api::{ErrorCode, IncomingRequest, MovingDomain, Refusal, VmDefinition};
+use drover_libvirt::{Connection, Description, DomainState, Look, Xml};
 use drover_migrate::Migration;
 use drover_types::{HostName, MigrationId, VmName, in_short, with_sources};
 use uuid::Uuid;
 
 use super::arrival::{self, Arrival};
 use super::call::{Call, Stands};
+use super::conditions::{self, of_domain};
 use super::confined;
 use super::held::{HeldDomain, Now, Side};
 use super::leaving::Terms;
@@ -21,13 +22,13 @@ use super::places;
 use super::record::{DomainRecord, kept_definition};
 use super::turns::Turn;
 use crate::agent::Context;
-use crate::libvirt::domains::{name, words};
+use crate::libvirt::domains::name;
 use crate::libvirt::orders;
-use crate::libvirt::preflight::Preflight;
+use crate::libvirt::virsh::Place;
 use crate::migration::relays::Relays;
 use crate::registry::Reservation;
 
-/// Takes the right to move a domain from here, by its name or id.
+/// Takes the right to move a domain from here, by its name or id; and what is to be told of how it stands.
 ///
 /// # Errors
 /// libvirt has no such domain, or none that can be moved now, or another host has a guest of that name: `no_such` then, as whoever
@@ -36,7 +37,7 @@ pub async fn leave(
     context: &Arc<Context>,
     migration: &Migration,
     no_such: Refusal,
-) -> Result<HeldDomain, Refusal> {
+) -> Result<(HeldDomain, Option<String>), Refusal> {
     context.libvirt.looked_at().await;
     let seen = context.libvirt.seen();
     let Some(uuid) = orders::find(&seen, &migration.vm).map(|found| found.uuid) else {
@@ -52,25 +53,21 @@ pub async fn leave(
     if named.anywhere().is_some() {
         return Err(no_such);
     }
+    let line = line(context)?;
+    let place = place(context, &line);
     if let Some(there) = same.domains.first() {
-        return Err(in_memory_there(context, &migration.vm, there));
+        return Err(conditions::in_memory_there(place, &migration.vm, there));
     }
     let turn = turn(context, uuid, migration)?;
-    let line = line(context)?;
     let connection = reached(context, line.connect().await)?;
     let look = connection.look(uuid).await.map_err(|error| {
-        let why = with_sources(&error);
-        of_domain(
-            context,
-            ErrorCode::LibvirtNotKnown,
-            migration.vm.as_str(),
-            &why,
-        )
+        let (code, why) = (ErrorCode::LibvirtNotKnown, with_sources(&error));
+        of_domain(place.host, code, migration.vm.as_str(), &why)
     })?;
     let look = look.ok_or(no_such)?;
-    can_leave(context, &look)?;
-    let described = described(context, &connection, &look).await?;
-    let needs = movable(context, &look.domain.name, &described)?;
+    let note = conditions::by_state(place, &look)?;
+    let described = described(place.host, &connection, &look).await?;
+    let needs = conditions::by_devices(place.host, &look.domain.name, &described)?;
     confined::look(context, &look.domain.name, &described.confined_by)?;
     places::make_folder().map_err(|error| no_folder(&error))?;
     let domain = MovingDomain {
@@ -92,7 +89,7 @@ pub async fn leave(
     };
     let held = held(context, migration, (uuid, domain), side, (line, Some(turn)));
     held.reach_at_first(connection);
-    Ok(held)
+    Ok((held, note))
 }
 
 /// Takes the right to take a domain in.
@@ -122,7 +119,7 @@ pub async fn arrive(
             .next("set `libvirt.uri` there to \"auto\", or to a URI with `?socket=`")
     })?;
     let connection = reached(context, line.connect().await)?;
-    not_there(context, &connection, uuid, &domain.name).await?;
+    conditions::not_here(place(context, &line), &connection, uuid, &domain.name).await?;
     confined::look_here(context, &connection, &domain.name).await?;
     needs::look(&context.config.host, &name(&domain.name), &domain.needs).await?;
     places::make_folder().map_err(|error| no_folder(&error))?;
@@ -244,116 +241,24 @@ fn no_folder(error: &std::io::Error) -> Refusal {
     Refusal::new(ErrorCode::Internal, message).next("look at /run/libvirt on this host")
 }
 
-fn of_domain(context: &Context, code: ErrorCode, called: &str, why: &str) -> Refusal {
-    let (shown, host) = (name(called), &context.config.host);
-    Refusal::new(code, format!("domain {shown:?} of {host}: {why}"))
-}
-
-/// Another host has this very domain: moved from here as well, one of the two would be lost or both run.
-fn in_memory_there(context: &Context, vm: &VmName, there: &HostName) -> Refusal {
-    let why = format!("libvirt of {there} has the same domain in memory, by its id");
-    let refusal = of_domain(context, ErrorCode::VmElsewhere, vm.as_str(), &why);
-    let own = &context.config.host;
-    refusal.next(format!(
-        "`drover status` on both hosts tells of migrations of it; make sure which of the two is the domain, and end the other: `virsh \
-         domstate --reason {vm}` on {own} and on {there} tell what each does"
-    ))
-}
-
-/// A domain moves that runs, or was paused.
-fn can_leave(context: &Context, look: &Look) -> Result<(), Refusal> {
-    let state = look.domain.state;
-    if matches!(state, DomainState::Running | DomainState::Paused) {
-        return Ok(());
+/// Where commands of libvirt's own are typed.
+fn place<'a>(context: &'a Context, line: &'a Line) -> Place<'a> {
+    Place {
+        host: &context.config.host,
+        uri: Some(line.uri()),
     }
-    let why = format!(
-        "it is {}, and only one that runs or is paused is moved",
-        words(state)
-    );
-    let refusal = of_domain(context, ErrorCode::VmNotRunning, &look.domain.name, &why);
-    let shown = name(&look.domain.name);
-    Err(refusal.next(format!("`virsh domstate --reason {shown:?}` tells more")))
 }
 
 async fn described(
-    context: &Context,
+    host: &HostName,
     connection: &Connection,
     look: &Look,
 ) -> Result<Description, Refusal> {
     let called = &look.domain.name;
-    let unknown = |why: String| of_domain(context, ErrorCode::OfLibvirt, called, &why);
+    let unknown = |why: String| of_domain(host, ErrorCode::OfLibvirt, called, &why);
     let xml = connection.xml(look.domain.uuid, Xml::Current).await;
     let xml = xml.map_err(|error| unknown(with_sources(&error)))?;
     Description::read(&xml).map_err(|error| unknown(error.to_string()))
-}
-
-/// What it needs there, unless something keeps it here, such as disks that are not known to be the same there: libvirt looks at
-/// those in files only.
-fn movable(
-    context: &Context,
-    called: &str,
-    description: &Description,
-) -> Result<Vec<DomainNeed>, Refusal> {
-    let Preflight { obstacles, needs } = Preflight::of(description);
-    let obstacles = obstacles.iter().map(ToString::to_string);
-    let local = description.disks.iter().filter_map(not_known_there);
-    let all: Vec<String> = obstacles.chain(local).collect();
-    if all.is_empty() {
-        return Ok(needs::told(&needs));
-    }
-    let why = format!("it cannot be moved: {}", all.join("; "));
-    Err(of_domain(context, ErrorCode::OfLibvirt, called, &why))
-}
-
-/// Why a disk keeps a domain from being moved, where this agent cannot tell whether the destination has the same one.
-fn not_known_there(disk: &Disk) -> Option<String> {
-    let what = match &disk.source {
-        _ if disk.read_only => return None,
-        Source::Block(path) => format!("on {}", path.display()),
-        Source::Volume { pool, volume } => format!("volume {volume:?} of pool {pool:?}"),
-        Source::File(_) | Source::Network(_) | Source::Nothing | Source::Other(_) => return None,
-    };
-    let target = &disk.target;
-    Some(format!(
-        "its disk {target} is {what}, of which it is not known whether it is the same on another host: only disks in files that \
-         hosts share, and those over a network, are moved by the agent"
-    ))
-}
-
-/// No domain of that id or name is here.
-async fn not_there(
-    context: &Context,
-    connection: &Connection,
-    uuid: Uuid,
-    called: &str,
-) -> Result<(), Refusal> {
-    let unknown = |error: drover_libvirt::CallError| {
-        let why = with_sources(&error);
-        of_domain(context, ErrorCode::LibvirtNotKnown, called, &why)
-    };
-    let domains = connection.domains().await.map_err(unknown)?;
-    let told = domains
-        .told
-        .iter()
-        .map(|domain| (&domain.name, domain.uuid));
-    let untold = domains
-        .untold
-        .iter()
-        .map(|domain| (&domain.name, domain.uuid));
-    let mut all = told.chain(untold);
-    let Some((there, id)) = all.find(|(name, id)| *name == called || *id == uuid) else {
-        return Ok(());
-    };
-    let (host, shown) = (&context.config.host, name(there));
-    let likeness = match id == uuid {
-        true => "that id",
-        false => "that name",
-    };
-    let message = format!("libvirt of {host} already has a domain of {likeness}: {shown:?} ({id})");
-    let refusal = Refusal::new(ErrorCode::VmExists, message);
-    Err(refusal.next(format!(
-        "if it is not wanted there any more, `virsh undefine {id}` on {host} removes its definition"
-    )))
 }
 
 /// How long it may stand still at the end of a migration by now; none where libvirt does not tell: then it is left as it is.
@@ -401,41 +306,5 @@ fn definition(vm: &VmName, look: &Look, described: Description) -> VmDefinition 
         convergence: drover_types::Convergence::default(),
         checkpoint: false,
         policy: drover_plan::policy::VmPolicy::default(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn disk(source: Source, read_only: bool) -> Disk {
-        Disk {
-            target: "vda".to_owned(),
-            source,
-            read_only,
-            cache: None,
-            transient: false,
-            mirrored: false,
-        }
-    }
-
-    #[test]
-    fn a_disk_that_may_be_another_one_there_keeps_a_domain_here() {
-        let why = |source, read_only| not_known_there(&disk(source, read_only));
-        let block = || Source::Block("/dev/vg/web".into());
-        let volume = || Source::Volume {
-            pool: "images".to_owned(),
-            volume: "web".to_owned(),
-        };
-        assert!(why(block(), false).unwrap().contains("/dev/vg/web"));
-        assert!(why(volume(), false).unwrap().contains("\"images\""));
-        assert_eq!(why(block(), true), None);
-        for known in [
-            Source::File("/shared/web.qcow2".into()),
-            Source::Network("rbd".to_owned()),
-            Source::Nothing,
-        ] {
-            assert_eq!(why(known, false), None);
-        }
     }
 }

@@ -16,6 +16,7 @@ mod arrival;
 mod arriving;
 mod begin;
 mod call;
+mod conditions;
 mod confined;
 mod ended;
 mod events;
