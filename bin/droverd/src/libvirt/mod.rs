@@ -52,7 +52,7 @@ pub use virsh::Order;
 use crate::config::LibvirtAt;
 use crate::limits;
 use keep::Whereabouts;
-use moving::Turns;
+use moving::{Looks, Turns};
 use process::Processes;
 
 /// This host's libvirt.
@@ -64,6 +64,7 @@ pub struct Libvirt {
     processes: Processes,
     /// Domains that move.
     turns: Turns,
+    looks: Looks,
     task: Option<AbortHandle>,
 }
 
@@ -80,6 +81,7 @@ impl Libvirt {
             at: Some(whereabouts),
             processes: Processes::default(),
             turns: Turns::default(),
+            looks: Looks::default(),
             task: Some(task),
         }
     }
@@ -92,6 +94,7 @@ impl Libvirt {
             at: None,
             processes: Processes::default(),
             turns: Turns::default(),
+            looks: Looks::default(),
             task: None,
         }
     }
@@ -116,6 +119,11 @@ impl Libvirt {
     /// Which domains move, from here or to here.
     fn turns(&self) -> &Turns {
         &self.turns
+    }
+
+    /// Looks for what domains need that come.
+    fn looks(&self) -> &Looks {
+        &self.looks
     }
 
     /// Where it is looked for; none where it is not.

@@ -16,7 +16,6 @@ use super::confined;
 use super::held::{HeldDomain, Now, Side};
 use super::leaving::Terms;
 use super::line::Line;
-use super::needs;
 use super::other::OtherHost;
 use super::places;
 use super::record::{DomainRecord, kept_definition};
@@ -121,7 +120,10 @@ pub async fn arrive(
     let connection = reached(context, line.connect().await)?;
     conditions::not_here(place(context, &line), &connection, uuid, &domain.name).await?;
     confined::look_here(context, &connection, &domain.name).await?;
-    needs::look(&context.config.host, &name(&domain.name), &domain.needs).await?;
+    let looks = context.libvirt.looks();
+    looks
+        .look(&context.config.host, &name(&domain.name), &domain.needs)
+        .await?;
     places::make_folder().map_err(|error| no_folder(&error))?;
     let side = Side::Arrives {
         control: Some(control),

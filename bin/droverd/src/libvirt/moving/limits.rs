@@ -10,3 +10,6 @@ pub const DOMAIN_NEEDS: usize = 256;
 
 /// For looking whether they are there, which hangs where they are on another machine that is gone.
 pub const LOOK_FOR_FILES: Duration = Duration::from_secs(5);
+
+/// Looks of that kind at once. One that hangs may do so for ever.
+pub const LOOKS: usize = 4;

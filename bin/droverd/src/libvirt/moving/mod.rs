@@ -34,6 +34,7 @@ mod turns;
 mod words;
 
 pub use begin::{arrive, forget_arrivals, leave, taken_up};
+pub(super) use needs::Looks;
 pub use owed::{Ended, Left};
 pub use record::{Debt, DomainRecord, Owed, kept_definition};
 pub(super) use turns::Turns;
