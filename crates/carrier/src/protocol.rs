@@ -305,12 +305,12 @@ pub struct State {
     /// The paths of its lanes, where it opens them.
     pub paths: Vec<Path>,
     /// The limits that it holds.
-    pub limits: Vec<Held>,
+    pub limits: Vec<HeldLimit>,
 }
 
 /// A limit that a process holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct HeldLimit {
     /// Of a path; of all together when there is none.
     pub path: Option<PathId>,
     /// The most payload per second.

@@ -16,7 +16,7 @@ use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId, w
 use crate::inbox::{Inbox, News};
 use crate::limits::{LANES_OPENING, LIMITS_HELD};
 use crate::protocol::{
-    Answer, BaselineFile, Failure, Held, Keys, Open, Opened, Side, Start, State, StoredFile,
+    Answer, BaselineFile, Failure, HeldLimit, Keys, Open, Opened, Side, Start, State, StoredFile,
 };
 
 /// Tells when the last thread of the relay has let go of it.
@@ -289,7 +289,7 @@ impl Served {
         relay.limit(path, rate);
         let held = &mut self.state.limits;
         held.retain(|held| held.path != path);
-        held.extend(rate.map(|rate| Held { path, rate }));
+        held.extend(rate.map(|rate| HeldLimit { path, rate }));
         Ok(Answer::Done)
     }
 

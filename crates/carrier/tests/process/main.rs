@@ -15,8 +15,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use drover_carrier::{
-    Control, ControlError, Counters, Heard, Held, Keys, Open, Place, Request, Side, Start, State,
-    TlsKeys, Told,
+    Control, ControlError, Counters, Heard, HeldLimit, Keys, Open, Place, Request, Side, Start,
+    State, TlsKeys, Told,
 };
 use drover_relay::limits::PATHS_KEPT;
 use drover_relay::{Identity, PREAMBLE_BYTES};
@@ -362,7 +362,7 @@ fn an_agent_that_comes_back_hears_which_limits_are_held() {
     }
     drop(agent);
     let limits = pair.source.agent(0).state.limits;
-    let held = |path, rate| Held {
+    let held = |path, rate| HeldLimit {
         path,
         rate: ByteRate(rate),
     };

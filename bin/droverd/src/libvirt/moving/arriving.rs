@@ -13,9 +13,9 @@ use uuid::Uuid;
 
 use super::arrival::{Arrival, Whose};
 use super::events::DomainEvents;
-use super::leaving::{exit, exited, version};
+use super::leaving::{exited, version};
 use super::limits;
-use super::line::{failed, refused};
+use super::line::{exit, failed, refused};
 use super::progress;
 use crate::agent::Context;
 use crate::libvirt::domains::words;
@@ -87,7 +87,7 @@ impl Arriving {
             _ => comes,
         };
         if comes == Comes::Gone {
-            self.gone.send_replace(Some(exit(&ended(whose))));
+            self.gone.send_replace(Some(exit(Some(&ended(whose)))));
         }
         Ok(Seen { look, comes, whose })
     }
@@ -138,7 +138,7 @@ impl Arriving {
             return Err(refused(END, why));
         }
         if !matches!(seen.comes, Comes::Receives | Comes::Whole) {
-            return Ok(exit(&ended(seen.whose)));
+            return Ok(exit(Some(&ended(seen.whose))));
         }
         let uuid = self.expected.uuid;
         let ended = self.connection.destroy(uuid).await;
@@ -148,7 +148,7 @@ impl Arriving {
             let undefined = self.connection.undefine(uuid).await;
             undefined.map_err(|error| failed(END, &error))?;
         }
-        Ok(exit("it was ended, as it is not to come"))
+        Ok(exit(Some("it was ended, as it is not to come")))
     }
 }
 

@@ -83,7 +83,7 @@ pub async fn leave(
     };
     let side = Side::Leaves {
         definition: Some(Box::new(definition(&migration.vm, &look, described))),
-        terms: terms(context, migration, uuid, &domain),
+        terms: Arc::new(terms(context, migration, uuid, &domain)),
         call: Call::new(Stands::NotBegun),
     };
     let held = held(context, migration, (uuid, domain), side, (line, Some(turn)));
@@ -162,7 +162,7 @@ pub fn taken_up(
     let side = match leaves {
         true => Side::Leaves {
             definition: None,
-            terms: terms(context, migration, uuid, &domain),
+            terms: Arc::new(terms(context, migration, uuid, &domain)),
             call: Call::new(Stands::Unanswered(
                 "the agent was started again while libvirt migrated it".to_owned(),
             )),
@@ -273,17 +273,13 @@ async fn downtime_limit(connection: &Connection, domain: Uuid) -> Option<u64> {
     u64::try_from(limit.ok()?.as_millis()).ok()
 }
 
-fn terms(context: &Context, migration: &Migration, uuid: Uuid, record: &DomainRecord) -> Terms {
-    let domain = &record.moving;
+fn terms(context: &Context, migration: &Migration, uuid: Uuid, domain: &DomainRecord) -> Terms {
     let (id, host) = (migration.id, migration.destination.clone());
     let control = Relays::of(&context.config.runtime).sockets(id).control;
     let known_at = context.peers.addresses(&host);
     Terms {
         uuid,
-        persistent: domain.persistent,
-        autostart: domain.autostart,
-        paused: domain.paused,
-        sets_downtime: record.downtime_limit_ms.is_some(),
+        domain: domain.clone(),
         control: control.unwrap_or_default(),
         kept: kept_definition(&context.config.state, id),
         other: OtherHost {

@@ -23,8 +23,8 @@ use drover_libvirt::{Leaves, Look};
 use tokio::time::timeout;
 
 use super::call::Stands;
-use super::leaving::{LOOK, Leaving, exit, is_off, lock};
-use super::line::{failed, refused};
+use super::leaving::{LOOK, Leaving, is_off, lock};
+use super::line::{exit, failed, refused};
 use super::other::Has;
 use super::progress;
 use crate::libvirt::domains::words;
@@ -102,7 +102,7 @@ impl Leaving {
     async fn by_what_is_shown(&self, why: String) -> Result<MigrationProgress, MachineError> {
         let shown = self.connection.shown(self.terms.uuid).await;
         let shown = shown.map_err(|error| failed(LOOK, &error))?;
-        match Leaves::of(&shown, self.terms.persistent) {
+        match Leaves::of(&shown, self.terms.domain.moving.persistent) {
             Leaves::UnderWay(job) => Ok(progress::of_job(&job)),
             Leaves::Left => Ok(self.has_left()),
             Leaves::Stays => {
@@ -134,7 +134,7 @@ impl Leaving {
     fn is_gone(&self, why: &str) -> MachineError {
         self.call.settle(Stands::Failed(why.to_owned()));
         let why = format!("libvirt has no hypervisor of it any more: {why}");
-        self.gone.send_replace(Some(exit(&why)));
+        self.gone.send_replace(Some(exit(Some(&why))));
         // Its end is told by that.
         MachineError::Other {
             operation: LOOK,

@@ -2,10 +2,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drover_api::{ErrorCode, Refusal, VmDefinition};
-use drover_hypervisor::{Boxed, Movable};
+use drover_hypervisor::Movable;
 use drover_libvirt::Connection;
-use drover_migrate::Outcome;
-use drover_types::{Bytes, HostName, MigrationId, VmName, with_sources};
+use drover_types::{HostName, MigrationId, VmName, with_sources};
 use uuid::Uuid;
 
 use super::arrival::Arrival;
@@ -17,12 +16,10 @@ use super::owed;
 use super::places;
 use super::record::{Debt, DomainRecord, Owed};
 use super::turns::Turn;
-use super::words::Left;
 use crate::agent::Context;
 use crate::libvirt::is_in_memory;
 use crate::libvirt::virsh::Place;
-use crate::limits::SHOW;
-use crate::migration::{Held, Sockets, Way};
+use crate::migration::Way;
 use crate::registry::{Reservation, Role};
 
 /// The right to a domain that moves, for one migration of it on one host.
@@ -48,7 +45,7 @@ pub(super) enum Side {
     Leaves {
         /// As it travels; none after a restart, when it has been told.
         definition: Option<Box<VmDefinition>>,
-        terms: Terms,
+        terms: Arc<Terms>,
         call: Call,
     },
     /// It arrives.
@@ -64,13 +61,13 @@ pub(super) enum Side {
 /// What changes while it is held.
 #[derive(Debug, Default)]
 pub(super) struct Now {
-    role: Option<Role>,
-    machine: Option<Arc<dyn Movable>>,
+    pub(super) role: Option<Role>,
+    pub(super) machine: Option<Arc<dyn Movable>>,
     /// Over which that is reached.
     connection: Option<Connection>,
     /// Nobody else moves it meanwhile. Without it nothing is done with the domain.
     turn: Option<Turn>,
-    owes: Vec<Owed>,
+    pub(super) owes: Vec<Owed>,
 }
 
 impl Now {
@@ -84,18 +81,18 @@ impl Now {
 }
 
 impl HeldDomain {
-    fn now(&self) -> MutexGuard<'_, Now> {
+    pub(super) fn now(&self) -> MutexGuard<'_, Now> {
         // A panic while it was held leaves nothing half done: each change is one store.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn refusal(&self, code: ErrorCode, why: impl std::fmt::Display) -> Refusal {
+    pub(super) fn refusal(&self, code: ErrorCode, why: impl std::fmt::Display) -> Refusal {
         let (name, host) = (&self.domain.moving.name, &self.context.config.host);
         Refusal::new(code, format!("domain {name:?} of {host}: {why}"))
     }
 
     /// Where commands of libvirt's own are typed.
-    fn place(&self) -> Place<'_> {
+    pub(super) fn place(&self) -> Place<'_> {
         Place {
             host: &self.context.config.host,
             uri: Some(self.line.uri()),
@@ -103,7 +100,7 @@ impl HeldDomain {
     }
 
     /// What was changed of it so that it could move is not as before.
-    fn owe_settings(&self, why: &str) {
+    pub(super) fn owe_settings(&self, why: &str) {
         let name = &self.domain.moving.name;
         let mut what = Vec::new();
         if self.domain.moving.autostart {
@@ -124,7 +121,7 @@ impl HeldDomain {
     }
 
     /// Its definition may have come with it, before its hypervisor ended.
-    async fn owe_definition(&self) {
+    pub(super) async fn owe_definition(&self) {
         if !self.domain.moving.persistent {
             return;
         }
@@ -144,7 +141,7 @@ impl HeldDomain {
     pub(super) fn reach_at_first(&self, connection: Connection) {
         if let Side::Leaves { terms, call, .. } = &self.side {
             let line = Arc::clone(&self.line);
-            let (terms, call) = (terms.clone(), call.clone());
+            let (terms, call) = (Arc::clone(terms), call.clone());
             let mut now = self.now();
             now.connection = Some(connection.clone());
             now.machine = Some(Arc::new(Leaving::new(line, connection, terms, call)));
@@ -165,7 +162,7 @@ impl HeldDomain {
     }
 
     /// A connection that was had before, if it has not ended, or a new one.
-    async fn connection(&self) -> Result<Connection, String> {
+    pub(super) async fn connection(&self) -> Result<Connection, String> {
         let had = self.now().connection.clone();
         match had.filter(|had| had.closed().is_none()) {
             Some(had) => Ok(had),
@@ -178,7 +175,7 @@ impl HeldDomain {
     }
 
     /// A way to it over a new connection.
-    async fn way(&self) -> Way {
+    pub(super) async fn way(&self) -> Way {
         if let Err(why) = self.take_turn() {
             return Way::Unreachable(Some(why));
         }
@@ -191,7 +188,7 @@ impl HeldDomain {
         match &self.side {
             Side::Leaves { call, terms, .. } => {
                 let line = Arc::clone(&self.line);
-                let leaving = Leaving::new(line, connection, terms.clone(), call.clone());
+                let leaving = Leaving::new(line, connection, Arc::clone(terms), call.clone());
                 Way::Machine(Arc::new(leaving))
             }
             Side::Arrives { arrival, .. } => match connection.look(self.uuid).await {
@@ -204,7 +201,7 @@ impl HeldDomain {
         }
     }
 
-    fn arriving(&self, connection: Connection, arrival: &Arc<Arrival>) -> Arriving {
+    pub(super) fn arriving(&self, connection: Connection, arrival: &Arc<Arrival>) -> Arriving {
         let expected = Expected {
             uuid: self.uuid,
             persistent: self.domain.moving.persistent,
@@ -215,7 +212,7 @@ impl HeldDomain {
     }
 
     /// Has libvirt's own QEMU be let in by the relay.
-    async fn let_qemu_in(&self) -> Result<(), String> {
+    pub(super) async fn let_qemu_in(&self) -> Result<(), String> {
         let seen = self.context.libvirt.seen();
         let pid = self.context.libvirt.pids(&seen).await.remove(&self.uuid);
         let pid = pid.ok_or("the domain's QEMU is not among this host's processes")?;
@@ -229,7 +226,7 @@ impl HeldDomain {
     }
 
     /// Has what was changed of it so that it could move be as before.
-    async fn give_back(&self) -> Result<(), String> {
+    pub(super) async fn give_back(&self) -> Result<(), String> {
         let connection = self.connection().await?;
         let given = owed::give_back(&connection, self.uuid, &self.domain).await;
         given.map_err(|error| with_sources(&error))
@@ -244,209 +241,5 @@ impl HeldDomain {
 
     fn owe(&self, debt: Debt, why: String) {
         self.now().owes.push(Owed { debt, why });
-    }
-}
-
-impl Held for HeldDomain {
-    fn name(&self) -> &VmName {
-        &self.vm
-    }
-
-    fn machine(&self) -> Option<Arc<dyn Movable>> {
-        self.now().machine.clone()
-    }
-
-    fn reach(&self) -> Boxed<'_, Way> {
-        Box::pin(async {
-            let way = self.way().await;
-            if let Way::Machine(machine) = &way {
-                self.now().machine = Some(Arc::clone(machine));
-            }
-            way
-        })
-    }
-
-    fn pid(&self) -> Option<u32> {
-        // Its memory may be of a kind that libvirt chose: nothing is concluded from it.
-        None
-    }
-
-    fn role(&self) -> Option<Role> {
-        match &self.side {
-            Side::Arrives { arrival, .. } => arrival.has_run().then_some(Role::Running),
-            Side::Leaves { .. } => self.now().role.clone(),
-        }
-    }
-
-    fn set_role(&self, role: Role) -> Result<(), Refusal> {
-        if let (Side::Arrives { arrival, .. }, Role::Running) = (&self.side, &role) {
-            // Before the source is told so.
-            arrival.runs().map_err(|error| {
-                let why = format!("that it runs here is not written down: {error}");
-                self.refusal(ErrorCode::Internal, why)
-            })?;
-        }
-        self.now().role = Some(role);
-        Ok(())
-    }
-
-    fn travelling_definition(&self) -> Boxed<'_, Result<VmDefinition, Refusal>> {
-        Box::pin(async {
-            match &self.side {
-                Side::Leaves {
-                    definition: Some(definition),
-                    ..
-                } => Ok(VmDefinition::clone(definition)),
-                _ => Err(self.refusal(ErrorCode::Internal, "it does not begin to move")),
-            }
-        })
-    }
-
-    fn may_be_kept(&self) -> Option<Bytes> {
-        None
-    }
-
-    fn hand_off(&self) -> Result<(), Refusal> {
-        // libvirt has taken the definition away, or it is taken away with what is left.
-        Ok(())
-    }
-
-    fn take_back(&self) -> Result<(), Refusal> {
-        let why = "its definition went to the destination";
-        let refusal = self.refusal(ErrorCode::OfLibvirt, why);
-        Err(match &self.side {
-            Side::Leaves { terms, .. } if terms.persistent => {
-                let kept = terms.kept.display().to_string();
-                refusal.next(self.place().command("define {}", &kept))
-            }
-            _ => refusal,
-        })
-    }
-
-    fn start_incoming(
-        &self,
-        _definition: VmDefinition,
-    ) -> Boxed<'_, Result<Arc<dyn Movable>, Refusal>> {
-        Box::pin(async {
-            let Side::Arrives { arrival, .. } = &self.side else {
-                return Err(self.refusal(ErrorCode::Internal, "it does not arrive"));
-            };
-            let connection = self.connection().await;
-            let connection =
-                connection.map_err(|why| self.refusal(ErrorCode::LibvirtNotKnown, why))?;
-            let machine: Arc<dyn Movable> = Arc::new(self.arriving(connection, arrival));
-            self.now().machine = Some(Arc::clone(&machine));
-            Ok(machine)
-        })
-    }
-
-    fn way_out(&self, relays_own: Sockets) -> Sockets {
-        Sockets {
-            qemu: self.memory.clone(),
-            ..relays_own
-        }
-    }
-
-    fn relay_listens(&self) -> Boxed<'_, Result<(), String>> {
-        Box::pin(self.let_qemu_in())
-    }
-
-    fn way_in(&self) -> Sockets {
-        let control = match &self.side {
-            Side::Arrives { control, .. } => control.clone(),
-            Side::Leaves { .. } => None,
-        };
-        let qemu = self.memory.clone();
-        Sockets { qemu, control }
-    }
-
-    fn stays(&self) -> Boxed<'_, ()> {
-        Box::pin(async {
-            places::remove(&self.memory);
-            if let Side::Leaves { terms, call, .. } = &self.side {
-                call.never("its migration has ended");
-                terms.forget_definition();
-            }
-            if let Err(why) = self.give_back().await {
-                self.owe_settings(&why);
-            }
-        })
-    }
-
-    fn owes(&self) -> Vec<Owed> {
-        self.now().owes.clone()
-    }
-
-    fn domain(&self) -> Option<&DomainRecord> {
-        Some(&self.domain)
-    }
-
-    fn after(&self, outcome: &Outcome) -> Option<String> {
-        let Side::Leaves { terms, .. } = &self.side else {
-            return None;
-        };
-        let left = Left {
-            place: self.place(),
-            domain: &self.domain.moving,
-            destination: &self.other,
-            kept: &terms.kept,
-        };
-        left.after(outcome)
-    }
-
-    fn in_doubt(&self) -> Vec<String> {
-        let commands = ["resume {}", "destroy {}"].into_iter();
-        let line = |command| self.place().line(command, &self.domain.moving.name);
-        commands.map(line).collect()
-    }
-
-    fn session_ended(&self) {
-        if let Side::Leaves { call, .. } = &self.side {
-            call.session_ended();
-        }
-    }
-
-    fn adopt<'a>(&'a self, _arrived: Option<&'a VmDefinition>) -> Boxed<'a, Result<(), Refusal>> {
-        Box::pin(async {
-            // It runs here whatever becomes of that, and nobody is kept waiting for it.
-            let given = tokio::time::timeout(SHOW, self.give_back()).await;
-            let given = given.unwrap_or_else(|_| {
-                Err(format!(
-                    "libvirt did not answer within {} s",
-                    SHOW.as_secs()
-                ))
-            });
-            self.now().owes.clear();
-            if let Err(why) = given {
-                self.owe_settings(&why);
-            }
-            Ok(())
-        })
-    }
-
-    fn came_with_its_definition(&self) -> bool {
-        self.domain.moving.persistent && self.role() == Some(Role::Running)
-    }
-
-    fn over(&self) {
-        if let Side::Arrives { arrival, .. } = &self.side {
-            arrival.forget();
-        }
-    }
-
-    fn end(&self) -> Boxed<'_, ()> {
-        Box::pin(async {
-            // One whose QEMU was killed leaves it.
-            places::remove(&self.memory);
-            // That it has run counts until its end is written down.
-            if let Side::Arrives { arrival, .. } = &self.side
-                && !arrival.has_run()
-            {
-                if arrival.has_begun() {
-                    self.owe_definition().await;
-                }
-                arrival.forget();
-            }
-        })
     }
 }

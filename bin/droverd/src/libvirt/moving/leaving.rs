@@ -3,12 +3,11 @@
 use std::num::NonZeroU8;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
 
 use drover_hypervisor::qmp::Version;
 use drover_hypervisor::{
-    Answer, AppliedSettings, Boxed, Exit, ExitStatus, MachineError, MachineEvents,
-    MigrationAddress, MigrationProgress, MigrationSettings, Movable, RunState,
+    Answer, AppliedSettings, Boxed, Exit, MachineError, MachineEvents, MigrationAddress,
+    MigrationProgress, MigrationSettings, Movable, RunState,
 };
 use drover_libvirt::{
     CallError, Connection, DomainState, Look, Migration, Ready, Why, Xml, abort_job,
@@ -19,8 +18,9 @@ use uuid::Uuid;
 
 use super::call::{Call, Stands};
 use super::events::DomainEvents;
-use super::line::{Line, failed, refused};
+use super::line::{Line, exit, failed, refused};
 use super::other::OtherHost;
+use super::record::DomainRecord;
 use crate::libvirt::domains::words;
 use crate::registry::files;
 
@@ -32,14 +32,8 @@ pub(super) const LOOK: &str = "look at the domain";
 pub struct Terms {
     /// Its id.
     pub uuid: Uuid,
-    /// Its definition goes along.
-    pub persistent: bool,
-    /// It was started with its host.
-    pub autostart: bool,
-    /// It stood still by somebody's word.
-    pub paused: bool,
-    /// How long it may stand still may be changed before it begins: what it was is written down.
-    pub sets_downtime: bool,
+    /// What is written down of it.
+    pub domain: DomainRecord,
     /// Where the relay listens for libvirtd.
     pub control: PathBuf,
     /// The host that it goes to.
@@ -60,17 +54,17 @@ impl Terms {
 /// A domain that leaves, over one connection.
 #[derive(Debug)]
 pub struct Leaving {
-    pub line: Arc<Line>,
-    pub connection: Connection,
-    pub terms: Terms,
-    pub call: Call,
+    line: Arc<Line>,
+    pub(super) connection: Connection,
+    pub(super) terms: Arc<Terms>,
+    pub(super) call: Call,
     settings: Mutex<MigrationSettings>,
     pub(super) last: Mutex<Option<MigrationProgress>>,
     pub(super) gone: watch::Sender<Option<Exit>>,
 }
 
 impl Leaving {
-    pub fn new(line: Arc<Line>, connection: Connection, terms: Terms, call: Call) -> Self {
+    pub fn new(line: Arc<Line>, connection: Connection, terms: Arc<Terms>, call: Call) -> Self {
         Self {
             line,
             connection,
@@ -98,7 +92,7 @@ impl Leaving {
             memory,
             channels: NonZeroU8::new(settings.channels),
             auto_converge: settings.throttle.is_some(),
-            persistent: self.terms.persistent,
+            persistent: self.terms.domain.moving.persistent,
         };
         let library = self.line.library().await;
         let library = library.map_err(|why| refused(MIGRATE, why))?;
@@ -106,17 +100,17 @@ impl Leaving {
         let ready = Ready::new(library, uri, uuid, &migration).await;
         let ready = ready.map_err(|error| refused(MIGRATE, with_sources(&error)))?;
         let is_paused = ready.domain().state == DomainState::Paused;
-        if is_paused != self.terms.paused {
+        if is_paused != self.terms.domain.moving.paused {
             let state = words(ready.domain().state);
             let why = format!("it is {state} by now, which it was not when this began");
             return Err(refused(MIGRATE, why));
         }
-        if self.terms.persistent {
+        if self.terms.domain.moving.persistent {
             self.keep_definition().await?;
         }
         may_begin()?;
         // A host that loses power while it lets go of the domain does not start it again.
-        if self.terms.autostart {
+        if self.terms.domain.moving.autostart {
             let taken = self.connection.set_autostart(uuid, false).await;
             // Whatever became of that, libvirt was not asked to migrate it.
             taken.map_err(|error| refused(MIGRATE, with_sources(&error)))?;
@@ -132,7 +126,7 @@ impl Leaving {
     }
 
     async fn give_autostart_back(&self) {
-        if self.terms.autostart
+        if self.terms.domain.moving.autostart
             && let Err(error) = self.connection.set_autostart(self.terms.uuid, true).await
         {
             let why = with_sources(&error);
@@ -179,16 +173,15 @@ impl Leaving {
                 );
                 return Err(refused(FORGET, why));
             }
-            if !self.terms.persistent {
+            if !self.terms.domain.moving.persistent {
                 // It did not go along, and is nowhere else.
-                return Ok(exit(
-                    "somebody defined the domain here while it moved: see that this definition is not started",
-                ));
+                let why = "somebody defined the domain here while it moved: see that this definition is not started";
+                return Ok(exit(Some(why)));
             }
             let undefined = self.connection.undefine(self.terms.uuid).await;
             undefined.map_err(|error| failed(FORGET, &error))?;
         }
-        Ok(let_go())
+        Ok(exit(None))
     }
 
     async fn abort(&self) -> Result<(), MachineError> {
@@ -208,7 +201,7 @@ impl Leaving {
 
     /// Lets it run on as it did before.
     async fn go_on(&self) -> Result<(), MachineError> {
-        if self.terms.paused {
+        if self.terms.domain.moving.paused {
             return Ok(());
         }
         let resumed = self.connection.resume(self.terms.uuid).await;
@@ -274,7 +267,8 @@ impl Movable for Leaving {
             let uuid = self.terms.uuid;
             let limit = settings.downtime_limit;
             let mut left_out = Vec::new();
-            let set = match self.terms.sets_downtime {
+            // What it was is set again in the end.
+            let set = match self.terms.domain.downtime_limit_ms.is_some() {
                 true => self
                     .connection
                     .set_max_downtime(uuid, limit)
@@ -341,24 +335,6 @@ impl Movable for Leaving {
             domain: self.terms.uuid,
             call: Some(self.call.follow()),
         })
-    }
-}
-
-/// Nothing of it is left here, and nothing is to be said of that.
-fn let_go() -> Exit {
-    Exit {
-        status: ExitStatus::Unknown,
-        stderr: Vec::new(),
-        at: SystemTime::now(),
-    }
-}
-
-/// The end of a domain's hypervisor, of which libvirt tells no status; and why.
-pub(super) fn exit(why: &str) -> Exit {
-    Exit {
-        status: ExitStatus::Unknown,
-        stderr: vec![why.to_owned()],
-        at: SystemTime::now(),
     }
 }
 

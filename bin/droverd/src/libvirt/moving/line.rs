@@ -1,4 +1,6 @@
-use drover_hypervisor::MachineError;
+use std::time::SystemTime;
+
+use drover_hypervisor::{Exit, ExitStatus, MachineError};
 use drover_libvirt::{CallError, Connection, Library, SYSTEM_URI};
 use drover_types::with_sources;
 
@@ -65,5 +67,14 @@ pub fn refused(operation: &'static str, reason: String) -> MachineError {
         operation,
         reason,
         unanswered: false,
+    }
+}
+
+/// The end of a domain's hypervisor, of which libvirt tells no status; and why, where that is to be told.
+pub fn exit(why: Option<&str>) -> Exit {
+    Exit {
+        status: ExitStatus::Unknown,
+        stderr: why.into_iter().map(str::to_owned).collect(),
+        at: SystemTime::now(),
     }
 }

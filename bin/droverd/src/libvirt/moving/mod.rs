@@ -14,6 +14,7 @@
 
 mod arrival;
 mod arriving;
+mod as_held;
 mod begin;
 mod call;
 mod conditions;

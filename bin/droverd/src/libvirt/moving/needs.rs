@@ -160,9 +160,9 @@ mod tests {
         for _ in 0..limits::LOOKS {
             let (end, ended) = std::sync::mpsc::channel::<()>();
             hanging.push(end);
-            let mut looked = Box::pin(looks.one(move || drop(ended.recv())));
+            let mut looked = Box::pin(looks.one(move || ended.recv().is_err()));
             assert!(futures_util::poll!(looked.as_mut()).is_pending());
-            // Whoever wanted it waits no longer, and its thread goes on.
+            // Whoever wanted it waits no longer from here on, and its thread goes on.
         }
         assert_eq!(looks.0.available_permits(), 0);
         let mut next = std::pin::pin!(looks.one(|| 7));

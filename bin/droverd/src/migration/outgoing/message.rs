@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::{Client, EventKind, IncomingOffer, InterruptsView, LeftOut, Refusal};
-use drover_carrier::{Held, TlsKeys};
+use drover_carrier::{HeldLimit, TlsKeys};
 use drover_hypervisor::qmp::Version;
 use drover_hypervisor::{Boxed, MachineError, MigrationProgress, Movable, UnixMicros};
 use drover_migrate::source::Input;
@@ -154,7 +154,7 @@ pub struct Found {
     /// What that agent left for this one.
     pub memo: String,
     /// The limits that it holds.
-    pub held: Vec<Held>,
+    pub held: Vec<HeldLimit>,
 }
 
 /// Why the destination was not won.

@@ -8,7 +8,7 @@ mod checkpoint;
 mod connect;
 mod guest;
 mod hand_off;
-mod held;
+mod held_limits;
 mod join;
 mod keep;
 mod message;
