@@ -451,7 +451,7 @@ mod tests {
     fn what_is_no_domain_is_refused_in_one_line() {
         let refused = |xml: &str| Description::read(xml).unwrap_err().to_string();
         assert!(refused("<domain><a></domain>").contains("cannot be read"));
-        assert!(refused("<network/>").contains("no domain but a \"network\""));
+        assert!(refused("<network/>").contains("of another kind: \"network\""));
         // Entities could make a short text a long one.
         assert!(
             refused("<!DOCTYPE d [<!ENTITY a 'b'>]><domain>&a;</domain>")

@@ -339,8 +339,7 @@ async fn when_the_sources_libvirtd_dies_after_that_answer_it_ends_its_domain_at_
     until("its QEMU is ended", async || pair.a.qemus().is_empty()).await;
     let left = source.look(uuid).await.unwrap().unwrap();
     assert_eq!(left.domain.state, DomainState::ShutOff);
-    // `VIR_DOMAIN_SHUTOFF_DAEMON`.
-    assert_eq!(left.why, Why::Other(8));
+    assert_eq!(left.why, Why::Unfollowed);
     assert_eq!(why(&pair.destination, uuid).await, Some(Why::Asked));
 }
 
