@@ -121,10 +121,19 @@ async fn a_domain_that_is_cancelled_runs_on_and_can_move_again(libvirt: PathBuf)
     let Some(pair) = Pair::busy(&libvirt).await else {
         return;
     };
+    pair.a.host.virsh(&["autostart", "web"]);
+    pair.a
+        .host
+        .virsh(&["migrate-setmaxdowntime", "web", "1234"]);
     let id = pair.begun_slowly().await;
     pair.a.agent().client.cancel(id).await.unwrap();
     pair.a.phase_is(id, MigrationPhase::Cancelled).await;
     pair.has_stayed().await;
+    until("it is as before", async || {
+        let limit = pair.a.host.virsh(&["migrate-getmaxdowntime", "web"]);
+        limit.trim() == "1234" && pair.a.web().await.is_some_and(|web| web.autostart)
+    })
+    .await;
     pair.unlimited().await;
     let id = pair.begun().await;
     pair.has_moved(id, DomainState::Running).await;
@@ -161,10 +170,16 @@ async fn a_domain_moves_on_while_the_sources_agent_is_killed_and_is_handed_off_b
         return;
     };
     pair.a.host.virsh(&["autostart", "web"]);
-    let id = pair.begun_slowly().await;
+    let id = pair.begun_and_sent().await;
     pair.a.kill_agent();
+    pair.b.host.signal_libvirtd("CONT");
+    pair.b.connect_again().await;
+    pair.is_whole_there().await;
+    until("libvirt has let go of it", async || {
+        pair.a.web().await.is_none()
+    })
+    .await;
     pair.a.start_agent().await;
-    pair.unlimited().await;
     pair.has_moved(id, DomainState::Running).await;
     assert!(pair.b.web().await.unwrap().autostart);
 }

@@ -28,9 +28,6 @@ on_each_libvirt! {
 /// What libvirtd writes down of a domain that is in memory, and of its migration.
 const STATUS: &str = "/run/libvirt/qemu/web.xml";
 
-/// More waits for a libvirtd than it is asked in passing: a request to finish a migration, which has the domain's XML.
-const REQUEST: u32 = 1000;
-
 async fn a_domain_that_arrived_stays_when_the_sources_libvirtd_dies_before_it_hears_of_that(
     libvirt: PathBuf,
 ) {
@@ -109,14 +106,6 @@ impl Host {
         let grep = format!("grep -c \"phase='{phase}'\" {STATUS} || true");
         self.shell(&grep).trim() == "1"
     }
-
-    /// Whether a request to finish a migration waits for its libvirtd.
-    fn is_asked_to_finish(&self) -> bool {
-        let large = format!(
-            "ss -xH | awk '$2 == \"ESTAB\" && $5 ~ /libvirt-sock$/ && $3 > {REQUEST}' | wc -l"
-        );
-        self.shell(&large).trim() != "0"
-    }
 }
 
 impl Pair {
@@ -125,15 +114,7 @@ impl Pair {
     async fn arrived_untold(libvirt: &Path) -> Option<(Self, MigrationId)> {
         let mut pair = Self::busy(libvirt).await?;
         pair.a.host.virsh(&["autostart", "web"]);
-        let id = pair.begun_slowly().await;
-        // It takes no part until all memory was sent.
-        pair.b.host.signal_libvirtd("STOP");
-        pair.unlimited().await;
-        until(
-            "the destination's libvirtd is asked to finish",
-            async || pair.b.host.is_asked_to_finish(),
-        )
-        .await;
+        let id = pair.begun_and_sent().await;
         assert!(pair.a.host.is_at("perform3_done"));
         pair.a.host.signal_libvirtd("STOP");
         pair.b.host.signal_libvirtd("CONT");

@@ -27,10 +27,18 @@ const SLOW: &str = "100mbit";
 /// Between two looks at what tells nothing by itself.
 const POLL: Duration = Duration::from_millis(20);
 
+/// More waits for a libvirtd than it is asked in passing: a request to finish a migration, which has the domain's XML.
+const REQUEST: u32 = 1000;
+
+/// Where each host's libvirt is looked for, by itself.
+const AUTO: &str = "auto";
+
 /// One host: its libvirt, its agent, and what is known of both.
 pub struct Side {
     pub host: Host,
     pub place: Place,
+    /// Of its addresses.
+    last: u8,
     pub agent: Option<Agent>,
     pub libvirt: Connection,
 }
@@ -43,32 +51,47 @@ pub struct Pair {
 }
 
 impl Side {
-    pub async fn alone(libvirt: &Path, name: &'static str, last: u8) -> (Host, Place) {
+    async fn alone(libvirt: &Path, name: &'static str, last: u8) -> Self {
         let host = Host::new(libvirt);
         host_is_up(&host).await;
         // What the kernel tells of this host's own interfaces.
         host.shell("mount -t sysfs sysfs /sys");
-        let place = Place::named(name);
-        let listen = format!("[api]\nlisten = [\"10.77.0.{last}:7470\"]\n");
-        place.configure(&format!(
-            "{listen}[migration]\ndata_port = 7471\noutage_limit_s = 10\n[libvirt]\nuri = \"auto\"\n"
-        ));
-        (host, place)
-    }
-
-    pub async fn complete(host: Host, place: Place) -> Self {
         let libvirt = connect(&host).await;
-        let mut side = Self {
+        let side = Self {
             host,
-            place,
+            place: Place::named(name),
+            last,
             agent: None,
             libvirt,
         };
-        side.start_agent().await;
+        side.configure(AUTO);
         side
     }
 
+    /// Has the next agent look for libvirt there.
+    pub fn configure(&self, uri: &str) {
+        let last = self.last;
+        let listen = format!("[api]\nlisten = [\"10.77.0.{last}:7470\"]\n");
+        self.place.configure(&format!(
+            "{listen}[migration]\ndata_port = 7471\noutage_limit_s = 10\n[libvirt]\nuri = \"{uri}\"\n"
+        ));
+    }
+
     pub async fn start_agent(&mut self) {
+        self.start_agent_alone().await;
+        self.agent_reaches_libvirt().await;
+    }
+
+    pub async fn agent_reaches_libvirt(&self) {
+        until("the agent reaches libvirt", async || {
+            let status = self.agent().client.status().await.unwrap();
+            status.libvirt.unwrap().state == LibvirtState::Connected
+        })
+        .await;
+    }
+
+    /// Whatever it finds of libvirt.
+    pub async fn start_agent_alone(&mut self) {
         let droverd = self.place.droverd();
         let mut command = Command::new("nsenter");
         command.args(["--all", "--target", &self.host.init().to_string()]);
@@ -76,20 +99,14 @@ impl Side {
         command
             .env_remove("JOURNAL_STREAM")
             .env_remove("NOTIFY_SOCKET");
-        let agent = self.place.start_by(command).await;
-        until("the agent reaches libvirt", async || {
-            let status = agent.client.status().await.unwrap();
-            status.libvirt.unwrap().state == LibvirtState::Connected
-        })
-        .await;
-        self.agent = Some(agent);
+        self.agent = Some(self.place.start_by(command).await);
     }
 
     pub fn agent(&self) -> &Agent {
         self.agent.as_ref().unwrap()
     }
 
-    /// Ends the agent without a word. Its relays go on.
+    /// Ends the agent without a word. Its relays go on: their processes are `droverd-relay`, and this host's are all that is seen.
     pub fn kill_agent(&mut self) {
         self.host.shell("pkill -KILL -x droverd");
         self.agent = None;
@@ -138,15 +155,28 @@ impl Pair {
     }
 
     pub async fn new(libvirt: &Path, folder: TempDir, xml: &str) -> Self {
-        let (a, at_a) = Side::alone(libvirt, "a", 1).await;
-        let (b, at_b) = Side::alone(libvirt, "b", 2).await;
-        wire(&a, &b);
-        let a = Side::complete(a, at_a).await;
-        let b = Side::complete(b, at_b).await;
+        Self::prepared(libvirt, folder, xml, |_, _| ()).await.0
+    }
+
+    /// With what is made of both hosts before there are agents.
+    pub async fn prepared<T>(
+        libvirt: &Path,
+        folder: TempDir,
+        xml: &str,
+        prepare: impl FnOnce(&mut Side, &mut Side) -> T,
+    ) -> (Self, T) {
+        let mut a = Side::alone(libvirt, "a", 1).await;
+        let mut b = Side::alone(libvirt, "b", 2).await;
+        wire(&a.host, &b.host);
+        let made = prepare(&mut a, &mut b);
+        for side in [&mut a, &mut b] {
+            side.connect_again().await;
+            side.start_agent().await;
+        }
         let (first, second) = (&a.agent().client, &b.agent().client);
         first.cluster_init().await.unwrap();
-        let made = first.cluster_token(&TokenRequest::default()).await;
-        let token = made.unwrap().token;
+        let token = first.cluster_token(&TokenRequest::default()).await;
+        let token = token.unwrap().token;
         second.cluster_join(&JoinRequest { token }).await.unwrap();
         a.host.define(xml);
         a.host.virsh(&["start", "web"]);
@@ -155,14 +185,16 @@ impl Pair {
             vms.iter().any(|vm| vm.name == "web" && vm.pid.is_some())
         })
         .await;
-        Self {
+        let pair = Self {
             a,
             b,
             _folder: folder,
-        }
+        };
+        (pair, made)
     }
 
-    pub async fn migrate(&self, name: &str) -> Result<MigrationView, ClientError> {
+    /// Orders it, by a name or an id.
+    pub async fn order(&self, called: &str) -> Result<MigrationView, ClientError> {
         let request = MigrateRequest {
             to: "b".parse().unwrap(),
             convergence: Convergence::default(),
@@ -172,12 +204,18 @@ impl Pair {
             id: None,
         };
         let client = &self.a.agent().client;
+        client.migrate(&called.parse().unwrap(), &request).await
+    }
+
+    /// The same, once it is known by that name.
+    pub async fn migrate(&self, name: &str) -> Result<MigrationView, ClientError> {
+        let client = &self.a.agent().client;
         until("the agent knows of it", async || {
             let vms = client.vms().await.unwrap();
             vms.iter().any(|vm| vm.name == name)
         })
         .await;
-        client.migrate(&name.parse().unwrap(), &request).await
+        self.order(name).await
     }
 
     pub async fn begun(&self) -> MigrationId {
@@ -254,19 +292,50 @@ pub fn wire(a: &Host, b: &Host) {
 impl Pair {
     /// With a domain whose memory is full, once its guest has filled it. None where such guests cannot run here.
     pub async fn busy(libvirt: &Path) -> Option<Self> {
+        let (pair, ()) = Self::busy_and_prepared(libvirt, |_, _| ()).await?;
+        Some(pair)
+    }
+
+    /// The same, with what is made of both hosts before there are agents.
+    pub async fn busy_and_prepared<T>(
+        libvirt: &Path,
+        prepare: impl FnOnce(&mut Side, &mut Side) -> T,
+    ) -> Option<(Self, T)> {
         if guest::lacks_something().await {
             return None;
         }
         let folder = TempDir::new().unwrap();
         let xml = guest::xml("web", folder.path()).await;
-        let pair = Self::new(libvirt, folder, &xml).await;
+        let (pair, made) = Self::prepared(libvirt, folder, &xml, prepare).await;
         let console = Console::default();
         let serial = pair.a.host.path(guest::SERIAL);
         console.attach(&serial, PATIENCE).await.unwrap();
         console.wait_heartbeat(PATIENCE).await.unwrap();
         let ready = tokio::time::timeout(PATIENCE, console.wait_ready()).await;
         ready.unwrap().unwrap();
-        Some(pair)
+        Some((pair, made))
+    }
+
+    /// One of which all memory was sent, and whose destination's libvirtd does not take it in until it goes on.
+    pub async fn begun_and_sent(&self) -> MigrationId {
+        let id = self.begun_slowly().await;
+        self.b.host.signal_libvirtd("STOP");
+        self.unlimited().await;
+        until(
+            "the destination's libvirtd is asked to finish",
+            async || self.b.host.is_asked_to_finish(),
+        )
+        .await;
+        id
+    }
+
+    /// All of it is there, with its definition, and stands still.
+    pub async fn is_whole_there(&self) {
+        until("all of it is there", async || {
+            let there = self.b.web().await;
+            there.is_some_and(|web| web.persistent && web.state == DomainState::Paused)
+        })
+        .await;
     }
 
     /// With another domain, for which something is made on the first host alone.
@@ -292,5 +361,15 @@ impl Pair {
             limit: None,
         };
         self.a.agent().client.limit(&limit).await.unwrap();
+    }
+}
+
+impl Host {
+    /// Whether a request to finish a migration waits for its libvirtd.
+    fn is_asked_to_finish(&self) -> bool {
+        let large = format!(
+            "ss -xH | awk '$2 == \"ESTAB\" && $5 ~ /libvirt-sock$/ && $3 > {REQUEST}' | wc -l"
+        );
+        self.shell(&large).trim() != "0"
     }
 }
