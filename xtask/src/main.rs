@@ -9,6 +9,7 @@ mod notices;
 mod purity;
 mod report;
 mod runner;
+mod skips;
 mod steps;
 mod text;
 mod tree;
@@ -27,7 +28,7 @@ cargo run -p xtask -- COMMAND
   notices FILE
           the libraries in the programs, with what their licences ask to be given along
   contain TEST [ARGUMENTS]
-          one test; what it leaves running is killed";
+          one test; what it leaves running is ended";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -72,6 +73,7 @@ fn check() -> Result<bool> {
     arrows::check(&root, &mut report)?;
     purity::check(&files, &mut report);
     bounds::check(&files, &mut report);
+    skips::check(&files, &mut report);
     text::check(&files, &mut report);
     docs::check(&files, &mut report);
     report.print();

@@ -13,10 +13,8 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::{steps, tree};
-
-/// What a test prints where the machine lacks something.
-const SKIPPED: &str = "skipped, because";
+use crate::skips::SKIPPED;
+use crate::{skips, steps, tree};
 
 /// Debian 12's own QEMU beside the installed one, where `scripts/setup --for-tests` puts it.
 const QEMU_7_2: &str = "/var/cache/drover-lab/qemu-7.2/qemu-system-x86_64";
@@ -42,7 +40,9 @@ pub fn test() -> Result<bool> {
         harness::run()?
     };
     checked.print();
-    print_ignored()?;
+    for ignored in skips::ignored(&tree::files(&tree::root())?) {
+        println!("{ignored}");
+    }
     print_skips(&outcome.skips);
     if outcome.summary.is_empty() {
         println!("the test runner ended without a summary: see above");
@@ -51,23 +51,6 @@ pub fn test() -> Result<bool> {
         println!("{line}");
     }
     Ok(checked.passed() && outcome.passed)
-}
-
-/// Tests that are marked as not to be run by themselves; a runner counts them and hides the reason.
-fn print_ignored() -> Result<()> {
-    for file in tree::files(&tree::root())?
-        .iter()
-        .filter(|file| file.is(".rs"))
-    {
-        for (number, line) in file.text.lines().enumerate() {
-            let Some(reason) = line.trim().strip_prefix("#[ignore = \"") else {
-                continue;
-            };
-            let reason = reason.trim_end_matches("\"]");
-            println!("skipped, because {reason} ({}:{})", file.path, number + 1);
-        }
-    }
-    Ok(())
 }
 
 fn print_skips(skips: &[String]) {

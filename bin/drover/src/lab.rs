@@ -222,6 +222,9 @@ pub struct CompareArgs {
     /// What goes wrong in every second move, such as "cut nic=0 at=50%"; may be repeated
     #[arg(long = "fault", value_name = "FAULT", value_parser = read_fault)]
     faults: Vec<Fault>,
+    /// What is so in every move, with that or without: "single nic=all at=before", or mtu; may be repeated
+    #[arg(long, value_name = "FAULT", value_parser = read_fault)]
+    always: Vec<Fault>,
     /// Give a move up after so long, and count it as failed [default: 600]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=600))]
     longest: Option<u64>,
@@ -363,12 +366,7 @@ async fn demo(args: &DemoArgs, json: bool) -> Result<u8> {
         say("moving the guest from a to b");
         follow(&args.name).await
     };
-    let moved = uninterrupted(work).await;
-    remove(&args.name)
-        .await
-        .context("the demonstration's lab was not removed")?;
-    let Some(moved) = moved? else {
-        say("interrupted; everything was removed");
+    let Some(moved) = in_lab(&args.name, work).await? else {
         return Ok(INTERRUPTED);
     };
     print(json, &moved, || show::moved(&moved))?;
@@ -386,17 +384,13 @@ async fn compare_methods(args: &CompareArgs, json: bool) -> Result<u8> {
         repeats: usize::try_from(args.repeats)?,
         calibrate: args.channels.is_none(),
         channels: args.channels,
+        always: args.always.clone(),
         faults: args.faults.clone(),
         longest_s: args.longest,
     };
-    let command = std::env::args().collect::<Vec<_>>().join(" ");
-    let compared = uninterrupted(compare::compare(&plan, &command, &mut say)).await;
-    // A comparison removes its lab itself; one that failed or was interrupted has not.
-    remove(&args.name)
-        .await
-        .context("the comparison's lab was not removed")?;
-    let Some(comparison) = compared? else {
-        say("interrupted; everything was removed");
+    let command = command();
+    let work = async { compare::compare(&plan, &command, &mut say).await };
+    let Some(comparison) = in_lab(&args.name, work).await? else {
         return Ok(INTERRUPTED);
     };
     write_json(args.file.as_deref(), &comparison)?;
@@ -426,6 +420,29 @@ fn write_json<T: serde::Serialize>(file: Option<&Path>, value: &T) -> Result<()>
     std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
     say(&format!("wrote {}", file.display()));
     Ok(())
+}
+
+/// This one, as whoever typed it.
+fn command() -> String {
+    std::env::args().collect::<Vec<_>>().join(" ")
+}
+
+/// Runs `work`, and removes its lab, which stays where that failed or was interrupted; `None` when it was.
+async fn in_lab<T>(name: &LabName, work: impl Future<Output = Result<T>>) -> Result<Option<T>> {
+    let done = uninterrupted(work).await;
+    let removed = remove(name).await.context("the lab was not removed");
+    match (&done, removed) {
+        // The error that led here is the one to tell.
+        (Err(_), Err(left)) => say(&format!("{left:#}")),
+        (_, removed) => {
+            removed?;
+        }
+    }
+    let done = done?;
+    if done.is_none() {
+        say("interrupted; everything was removed");
+    }
+    Ok(done)
 }
 
 /// Runs `work` to its end; `None` when an interrupt or SIGTERM came before.

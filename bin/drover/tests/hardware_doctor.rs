@@ -1,13 +1,13 @@
-//! `drover doctor` on captured hosts that were made from documentation: see `hardware`.
+//! `drover doctor` on captured hosts: those that were made from documentation (`hardware`), and those of emulated adapters (`captured`).
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod captured;
 mod hardware;
 
-use std::collections::BTreeSet;
-use std::path::Path;
 use std::process::Command;
 
+use captured::{HOSTS, doctor, found, names, rules, unpacked};
 use hardware::Machine;
 use hardware::cards::{
     Card, connectx4, connectx5, e810_with_a_cable_for_10g, x550_on_a_switch_of_1g,
@@ -15,30 +15,9 @@ use hardware::cards::{
 use hardware::fabric::{connectx5_with_roce, connectx5_with_roce_gone_wrong};
 use serde_json::Value;
 
-fn doctor(captured: &[&Path]) -> Value {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_drover"));
-    command.args(["doctor", "--json"]);
-    for folder in captured {
-        command.arg("--captured").arg(folder);
-    }
-    let output = command.output().unwrap();
-    assert!(matches!(output.status.code(), Some(0 | 2)), "{output:?}");
-    serde_json::from_slice(&output.stdout).unwrap()
-}
-
-fn rules(document: &Value, what: &str) -> BTreeSet<String> {
-    let all = document[what].as_array().unwrap().iter();
-    all.map(|one| one["rule"].as_str().unwrap().to_owned())
-        .collect()
-}
-
 fn alone(card: &Card) -> Value {
     let folder = tempfile::tempdir().unwrap();
     doctor(&[&Machine::new(folder.path(), "a").with(card).done()])
-}
-
-fn names(names: &[&str]) -> BTreeSet<String> {
-    names.iter().map(|name| (*name).to_owned()).collect()
 }
 
 #[test]
@@ -108,34 +87,15 @@ fn firmware_of_two_hosts_is_compared_by_what_devlink_tells() {
     );
 }
 
-/// A host of an emulated machine, as `captured/README.md` says.
-fn unpacked(below: &Path, name: &str, captured: &str) -> std::path::PathBuf {
-    let captured: Value = serde_json::from_str(captured).unwrap();
-    let folder = below.join(name);
-    let write = |path: &str, text: &str| {
-        let path = folder.join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    };
-    for (path, text) in captured["files"].as_object().unwrap() {
-        write(path, text.as_str().unwrap());
-    }
-    write("told.json", &captured["told"].to_string());
-    folder
-}
-
 #[test]
 fn real_drivers_on_emulated_adapters_are_read_as_they_tell() {
     let folder = tempfile::tempdir().unwrap();
-    let several = include_str!("captured/several.json");
-    let several = unpacked(folder.path(), "several", several);
-    let document = doctor(&[&several]);
-    let expected = ["link-speed", "numa-balancing", "rdma-pieces"];
-    assert_eq!(
-        rules(&document, "findings"),
-        names(&expected),
-        "{document:#}"
-    );
+    for captured in HOSTS {
+        let document = doctor(&[&unpacked(folder.path(), captured.name)]);
+        let found = found(&document);
+        assert_eq!(found, names(captured.findings), "{document:#}");
+    }
+    let several = folder.path().join("several");
     let mut command = Command::new(env!("CARGO_BIN_EXE_drover"));
     let output = command
         .args(["nic", "list", "--captured"])
@@ -145,29 +105,9 @@ fn real_drivers_on_emulated_adapters_are_read_as_they_tell() {
 }
 
 #[test]
-fn a_bond_whose_members_are_in_different_groups_is_found_in_what_the_kernel_tells() {
-    let folder = tempfile::tempdir().unwrap();
-    let bonded = include_str!("captured/bonded.json");
-    let document = doctor(&[&unpacked(folder.path(), "bonded", bonded)]);
-    let expected = ["bond-members", "bond-mode", "numa-balancing"];
-    assert_eq!(
-        rules(&document, "findings"),
-        names(&expected),
-        "{document:#}"
-    );
-}
-
-#[test]
 fn a_rate_by_hand_and_a_table_of_one_queue_are_found_in_what_drivers_tell() {
     let folder = tempfile::tempdir().unwrap();
-    let by_hand = include_str!("captured/by-hand.json");
-    let document = doctor(&[&unpacked(folder.path(), "by-hand", by_hand)]);
-    let expected = ["link-speed", "nic-spread", "numa-balancing"];
-    assert_eq!(
-        rules(&document, "findings"),
-        names(&expected),
-        "{document:#}"
-    );
+    let document = doctor(&[&unpacked(folder.path(), "by-hand")]);
     let step = &document["findings"][0]["change"]["steps"][0]["nic"];
     assert_eq!(
         (&step["to"], &step["from"]),

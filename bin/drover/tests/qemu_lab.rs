@@ -2,46 +2,24 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
+mod labs;
 #[path = "../../../crates/lab/tests/support/mod.rs"]
 #[allow(dead_code, reason = "not all of it is used here")]
 mod support;
 
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 use std::time::{Duration, Instant};
 
 use drover_lab::settings::LabName;
 use drover_lab::{Lab, network};
+use labs::{Stays, drover};
 use serde_json::Value;
 use support::{build_probe, lacks_something};
 
 /// For guests to be heard on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn drover(words: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_drover"));
-    command
-        .args(words)
-        .env_remove("DROVER_SOCKET")
-        .env_remove("HOME")
-        .env_remove("XDG_STATE_HOME")
-        .stdin(Stdio::null());
-    command.output().unwrap()
-}
-
-/// A lab that is removed with its test, also when that fails.
-struct Stays(String);
-
-impl Drop for Stays {
-    fn drop(&mut self) {
-        self.run("down", &[]);
-    }
-}
-
 impl Stays {
-    fn named(test: &str) -> Self {
-        Self(format!("{test}{}", std::process::id()))
-    }
-
     fn run(&self, what: &str, options: &[&str]) -> Output {
         drover(&[&["lab", what, "--name", &self.0], options].concat())
     }

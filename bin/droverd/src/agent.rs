@@ -128,6 +128,7 @@ pub async fn run(config: Config) -> Result<()> {
         inventory: Inventory::new(hypervisor),
         shared_pages: SharedPages::new(
             config.migration.shared_pages_memory,
+            config.migration.shared_pages_keep,
             checkpoints.key().clone(),
         ),
         checkpoints,

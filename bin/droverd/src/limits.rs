@@ -47,10 +47,7 @@ pub const STORED_PART: u64 = 8;
 /// What it takes to know one (`drover_pagestore::KnownDigests`): 22 bytes, and what is left of the last block of digests.
 pub const STORED_PAGE_BYTES: u64 = 23;
 
-/// Shared pages are given back when no guest has arrived for so long: a drain with one guest after the other has pauses.
-pub const SHARED_PAGES_KEPT: Duration = Duration::from_mins(5);
-
-/// How often that is looked at.
+/// How often it is looked whether shared pages are to be given back, which are kept for minutes at the least.
 pub const SHARED_PAGES_LOOK: Duration = Duration::from_secs(30);
 
 /// The most memory for shared pages that can be configured: each relay knows what is in it by 22 bytes a page, 44 MiB.
@@ -86,8 +83,9 @@ const _: () = assert!(
 /// some guests at once wait for lines.
 pub const CHECKPOINTS_ASKED: usize = 16;
 
-/// What may wait for it when nobody waits for that: files of guests that have come and gone. While the disk hangs no more are begun, so that
-/// there are as many as were on their way, and some that came back.
+/// What may wait for it when nobody waits for that: files of guests that have come and gone, to be kept or removed. While the disk hangs
+/// none are begun, so that they are of guests that were on their way, and of some that came back. As many removed files may wait to be let
+/// go of, beside these; who removes more waits for that himself, as he waits for the disk.
 pub const CHECKPOINTS_DEFERRED: usize = 256;
 
 /// How long an agent that ends waits for that: what is not kept by then crosses again, and what is not removed may fail one more return.

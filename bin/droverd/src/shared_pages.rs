@@ -1,8 +1,9 @@
 //! The memory in which guests that arrive at this host share pages: what one of them brought does not cross again for the
 //! next (`migration.shared_pages_memory`).
 //!
-//! It is filled by those that arrive first, and given back when no guest has arrived for a while: so what hosts are drained
-//! of for hours finds what came at first, which is what guests of one image have in common.
+//! It is filled by those that arrive first, and given back when no guest has arrived for a while (`shared_pages_keep_minutes`): so what hosts
+//! are drained of for hours finds what came at first, which is what guests of one image have in common. Where it is kept for days, who
+//! arrives finds what guests brought that run here since.
 
 use std::fs::File;
 use std::io;
@@ -13,12 +14,13 @@ use drover_carrier::StoredFile;
 use drover_pagestore::{DigestKey, NoSegment, Segment, shape_within};
 use drover_types::Bytes;
 
-use crate::limits::{SHARED_PAGES_KEPT, SHARED_PAGES_LOOK};
+use crate::limits::SHARED_PAGES_LOOK;
 
 /// It.
 #[derive(Debug)]
 pub struct SharedPages {
     memory: Bytes,
+    keep: Duration,
     key: DigestKey,
     pages: Mutex<Pages>,
 }
@@ -54,10 +56,12 @@ pub enum NoMemory {
 }
 
 impl SharedPages {
-    /// Of so much memory, none of which is taken now, with digests by this key; with no memory, nothing is shared.
-    pub fn new(memory: Bytes, key: DigestKey) -> Self {
+    /// Of so much memory, none of which is taken now, kept for so long after the last guest, with digests by this key; with no memory,
+    /// nothing is shared.
+    pub fn new(memory: Bytes, keep: Duration, key: DigestKey) -> Self {
         Self {
             memory,
+            keep,
             key,
             pages: Mutex::new(Pages {
                 segment: None,
@@ -72,11 +76,16 @@ impl SharedPages {
         self.memory.0 > 0
     }
 
-    /// For a guest with pages of so many bytes that arrives now: a file for its relay, if there is one, and what holds it.
+    /// For a guest with pages of so many bytes that arrives now, and that adds its own or only finds others': a file for its relay, if there
+    /// is one, and what holds it.
     ///
     /// # Errors
     /// [`NoMemory`].
-    pub fn lease(&self, page_bytes: u32) -> Result<(Lease, Option<(File, StoredFile)>), NoMemory> {
+    pub fn lease(
+        &self,
+        page_bytes: u32,
+        adds: bool,
+    ) -> Result<(Lease, Option<(File, StoredFile)>), NoMemory> {
         // Given back behind the lock, as in `give_back`.
         let _spoiled;
         let mut pages = self.lock();
@@ -99,7 +108,7 @@ impl SharedPages {
         let stored = StoredFile {
             key: *self.key.bytes(),
             seal: None,
-            fill: true,
+            fill: adds,
         };
         let file = segment.file().try_clone()?;
         let lease = Lease {
@@ -122,15 +131,15 @@ impl SharedPages {
     pub async fn keep_tidy(&self) {
         loop {
             tokio::time::sleep(SHARED_PAGES_LOOK).await;
-            self.give_back(SHARED_PAGES_KEPT);
+            self.give_back();
         }
     }
 
-    fn give_back(&self, after: Duration) {
+    fn give_back(&self) {
         let mut pages = self.lock();
         if pages.is_used() {
             pages.used = Instant::now();
-        } else if pages.used.elapsed() >= after {
+        } else if pages.used.elapsed() >= self.keep {
             let segment = pages.segment.take();
             drop(pages);
             // The kernel takes its time for much memory.
@@ -167,53 +176,71 @@ mod tests {
 
     use super::*;
 
+    const HOUR: Duration = Duration::from_secs(3600);
+
     fn shared(memory: u64) -> SharedPages {
-        SharedPages::new(Bytes(memory), DigestKey::new([1; 32]))
+        SharedPages::new(Bytes(memory), HOUR, DigestKey::new([1; 32]))
     }
 
     #[test]
-    fn all_guests_have_the_same_pages_until_none_has_arrived_for_a_while() {
-        let shared = shared(1 << 20);
-        let (first, given) = shared.lease(4096).unwrap();
+    fn all_guests_have_the_same_pages_until_none_has_arrived_for_as_long_as_they_are_kept() {
+        let mut shared = shared(1 << 20);
+        let (first, given) = shared.lease(4096, true).unwrap();
         let (file, stored) = given.unwrap();
         let mut filler = Filler::new(&file, DigestKey::new(stored.key), None).unwrap();
         filler.add(&[7; 4096]).unwrap();
-        let (second, given) = shared.lease(4096).unwrap();
+        let (second, given) = shared.lease(4096, true).unwrap();
         let (file, stored) = given.unwrap();
         assert!(stored.fill);
         assert_eq!(Segment::open(file, None).unwrap().count().unwrap(), 1);
         assert_eq!(shared.taken(), Bytes(4096));
 
         drop(first);
-        shared.give_back(Duration::ZERO);
+        shared.keep = Duration::ZERO;
+        shared.give_back();
         assert_eq!(shared.taken(), Bytes(4096));
         drop(second);
-        shared.give_back(Duration::from_secs(3600));
+        shared.keep = HOUR;
+        shared.give_back();
         assert_eq!(shared.taken(), Bytes(4096));
-        shared.give_back(Duration::ZERO);
+        shared.keep = Duration::ZERO;
+        shared.give_back();
         assert_eq!(shared.taken(), Bytes(0));
     }
 
     #[test]
     fn pages_of_which_a_migration_may_have_failed_are_given_to_nobody_else() {
         let shared = shared(1 << 20);
-        let (first, _) = shared.lease(4096).unwrap();
-        let (second, _) = shared.lease(4096).unwrap();
+        let (first, _) = shared.lease(4096, true).unwrap();
+        let (second, _) = shared.lease(4096, true).unwrap();
         assert!(!shared.spoil(&Lease::default()));
-        assert!(shared.lease(4096).is_ok());
+        assert!(shared.lease(4096, true).is_ok());
         assert!(shared.spoil(&first));
         drop(first);
-        assert!(matches!(shared.lease(4096), Err(NoMemory::Spoiled)));
+        assert!(matches!(shared.lease(4096, true), Err(NoMemory::Spoiled)));
         drop(second);
-        let (third, given) = shared.lease(4096).unwrap();
-        assert!(given.is_some() && shared.lease(4096).is_ok());
+        let (third, given) = shared.lease(4096, true).unwrap();
+        assert!(given.is_some() && shared.lease(4096, true).is_ok());
         drop(third);
+    }
+
+    #[test]
+    fn a_guest_of_which_nothing_is_to_be_kept_finds_pages_and_adds_none() {
+        let shared = shared(1 << 20);
+        let (_others, given) = shared.lease(4096, true).unwrap();
+        let (file, stored) = given.unwrap();
+        let mut filler = Filler::new(&file, DigestKey::new(stored.key), None).unwrap();
+        filler.add(&[7; 4096]).unwrap();
+        let (_own, given) = shared.lease(4096, false).unwrap();
+        let (file, stored) = given.unwrap();
+        assert!(!stored.fill);
+        assert_eq!(Segment::open(file, None).unwrap().count().unwrap(), 1);
     }
 
     #[test]
     fn nothing_is_shared_where_there_is_no_memory_for_it() {
         let shared = shared(0);
         assert!(!shared.is_on());
-        assert!(shared.lease(4096).unwrap().1.is_none());
+        assert!(shared.lease(4096, true).unwrap().1.is_none());
     }
 }

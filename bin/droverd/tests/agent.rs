@@ -19,7 +19,7 @@ use drover_api::{
 };
 use drover_types::{ParkId, VmName};
 use provision::Office;
-use support::Place;
+use support::{Place, free_address};
 
 /// Runs an agent that is expected to end by itself; its exit code and stderr.
 fn refused(place: &Place) -> (Option<i32>, String) {
@@ -439,9 +439,7 @@ fn ask(stream: &mut (impl Read + Write), path: &str) -> String {
 #[tokio::test]
 async fn metrics_are_served_on_the_socket_and_nothing_else_on_their_own_address() {
     let place = Place::new();
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap();
-    drop(free);
+    let address = free_address();
     place.configure(&format!("[metrics]\nlisten = \"{address}\""));
     let _agent = place.start().await;
     let mut socket = UnixStream::connect(place.socket()).unwrap();

@@ -267,8 +267,10 @@ async fn a_guest_of_which_nothing_is_to_be_kept_leaves_nothing_and_one_that_stay
             ..definition
         },
     );
-    moved(&mut hosts, B, "zstd:1").await;
+    let [_, arrived] = moved(&mut hosts, B, "zstd:1").await;
     assert_eq!(hosts.client(B).checkpoints().await.unwrap().taken.0, 0);
+    // Nor do other guests find any of it.
+    assert_eq!(arrived.shared_pages.unwrap().added, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -106,9 +106,9 @@ fn latency() -> Option<i32> {
 fn a_relays_process_that_is_killed_lets_processors_sleep_again() {
     let wanted = LATENCY_US as i32;
     match latency() {
-        None => return eprintln!("skipped: this machine's kernel tells no CPU latency"),
+        None => return eprintln!("skipped, because this machine's kernel tells no CPU latency"),
         Some(before) if before <= wanted => {
-            return eprintln!("skipped: somebody holds processors to {before} us");
+            return eprintln!("skipped, because somebody holds processors to {before} us");
         }
         Some(_) => {}
     }

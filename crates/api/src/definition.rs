@@ -40,7 +40,8 @@ pub struct VmDefinition {
     #[serde(default, skip_serializing_if = "Convergence::is_silent")]
     #[schema(value_type = Object)]
     pub convergence: Convergence,
-    /// Whether hosts that it leaves may keep its pages for its return, where they keep any (`[checkpoints]` of their agents).
+    /// Whether hosts may keep its pages: those that it leaves for its return, where they keep any (`[checkpoints]` of their agents), and those
+    /// where it arrives for others (`migration.shared_pages_memory`).
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub checkpoint: bool,
     /// What plans must keep to: where it may be, with which guests, and what to do where it cannot move.

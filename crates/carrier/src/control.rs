@@ -37,7 +37,7 @@ pub enum ControlError {
     /// There is no process, or it is gone.
     #[error("the relay's process does not answer")]
     Gone(#[source] io::Error),
-    /// It is there and says nothing.
+    /// It is there and says nothing, or does not even listen.
     #[error("the relay's process did not answer within {} s", after.as_secs())]
     Silent {
         /// How long it was waited for.
@@ -64,6 +64,7 @@ pub enum ControlError {
 
 type Result<T> = std::result::Result<T, ControlError>;
 type Waiting = Mutex<HashMap<u64, Sender<std::result::Result<Answer, String>>>>;
+type Answered = Receiver<std::result::Result<Answer, String>>;
 
 #[derive(Debug)]
 struct Shared {
@@ -85,6 +86,24 @@ impl Drop for Connection {
     fn drop(&mut self) {
         // The thread that listens ends by it.
         let _ = lock(&self.0.socket).shutdown(Shutdown::Both);
+    }
+}
+
+/// What was said without waiting for the answer.
+#[derive(Debug)]
+pub struct Posted {
+    answered: Answered,
+    is_answered: bool,
+}
+
+impl Posted {
+    /// Whether it was answered by now, so that the process has heard it. When [`Heard::Gone`] is heard that is settled. An answer is lost
+    /// only where `hear` was busy for so long that the process could not say it for [`LAST_WORDS`](crate::limits::LAST_WORDS) before it
+    /// ended.
+    #[must_use]
+    pub fn is_answered(&mut self) -> bool {
+        self.is_answered |= self.answered.try_recv().is_ok();
+        self.is_answered
     }
 }
 
@@ -179,9 +198,13 @@ impl Control {
     /// Says something without waiting for the answer.
     ///
     /// # Errors
-    /// The process is gone.
-    pub fn post(&self, request: &Request) -> Result<()> {
-        self.send(request, None).map(drop)
+    /// The process is gone, or does not listen.
+    pub fn post(&self, request: &Request) -> Result<Posted> {
+        let answered = self.send(request, None)?;
+        Ok(Posted {
+            answered,
+            is_answered: false,
+        })
     }
 
     fn ask(
@@ -201,11 +224,7 @@ impl Control {
         }
     }
 
-    fn send(
-        &self,
-        request: &Request,
-        descriptor: Option<BorrowedFd<'_>>,
-    ) -> Result<Receiver<std::result::Result<Answer, String>>> {
+    fn send(&self, request: &Request, descriptor: Option<BorrowedFd<'_>>) -> Result<Answered> {
         let shared = &self.0.0;
         let number = {
             let mut last = lock(&shared.number);
@@ -221,7 +240,10 @@ impl Control {
         let sent = lines::send(&lock(&shared.socket), &line, descriptor);
         if let Err(error) = sent {
             lock(&shared.waiting).remove(&number);
-            return Err(ControlError::Gone(error));
+            return Err(match error.kind() {
+                io::ErrorKind::WouldBlock => ControlError::Silent { after: SEND },
+                _ => ControlError::Gone(error),
+            });
         }
         Ok(answered)
     }

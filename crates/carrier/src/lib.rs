@@ -26,7 +26,7 @@ mod protocol;
 mod record;
 mod served;
 
-pub use control::{Control, ControlError, Heard};
+pub use control::{Control, ControlError, Heard, Posted};
 pub use process::run;
 pub use protocol::{
     Answer, BaselineFile, Counters, Failure, Greeting, HeldLimit, Keys, Latency, Open, Opened,

@@ -112,7 +112,7 @@ mod tests {
     fn what_this_machine_counts_never_becomes_less() {
         let root = Path::new("/");
         let Ok(before) = idle_times(root) else {
-            return eprintln!("skipped: this machine's kernel counts no idle states");
+            return eprintln!("skipped, because this machine's kernel counts no idle states");
         };
         let after = idle_times(root).unwrap();
         let grew = |(after, before): (&IdleTime, &IdleTime)| after.time_us >= before.time_us;

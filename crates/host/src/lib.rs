@@ -35,6 +35,7 @@ mod processor;
 mod rewrite;
 mod route;
 mod sysfs;
+mod team;
 mod traffic;
 mod watch;
 

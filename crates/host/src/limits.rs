@@ -61,3 +61,6 @@ pub const ETC_FILE: u64 = 64 * 1024;
 
 /// Bytes of an attribute of such a file, and of all their names: as many as the kernel takes (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`).
 pub const ATTRIBUTE: usize = 64 * 1024;
+
+/// Messages in which a team tells its options: one of 4 KiB holds those of some 10 members, and a team of 64 is more than any host has.
+pub const TEAM_PARTS: usize = 16;

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Context, Result};
+use drover_api::VmDefinition;
+use drover_types::VmName;
 use tokio::process::{Child, Command};
 
 use crate::network::{self, HOSTS};
@@ -94,6 +96,21 @@ impl Host {
     #[must_use]
     pub fn definitions(&self) -> PathBuf {
         self.folder.join("vms")
+    }
+
+    /// The file of a guest's definition.
+    pub(crate) fn definition_of(&self, guest: &VmName) -> PathBuf {
+        self.definitions().join(format!("{guest}.toml"))
+    }
+
+    /// Gives its agent the definition of a guest.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn define(&self, definition: &VmDefinition) -> Result<()> {
+        let file = self.definition_of(&definition.name);
+        let text = toml::to_string(definition).context("cannot write a definition")?;
+        fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
     }
 
     /// The agent's runtime folder.

@@ -8,6 +8,7 @@
 //!    │     agent     droverd on each host                 │
 //!    │     fault     what goes wrong with the NICs        │
 //!    ├──── compare   the same guest, moved by each method in turn, measured the same way
+//!    ├──── emulated  one host of emulated adapters, with Debian's kernel, for a program that needs both
 //!    ├──── breaks    hosts that are badly set up, for the doctor to find
 //!    ├──── scenario  what a move has to survive, made to happen, and judged
 //!    ├──── homecoming  a guest that comes back to a host that kept its pages
@@ -29,6 +30,7 @@ pub mod command;
 pub mod compare;
 mod counters;
 mod dice;
+pub mod emulated;
 pub mod fault;
 pub mod fleet;
 mod guest;

@@ -135,3 +135,21 @@ pub const PROSE_FILE: usize = 32 << 10;
 
 /// Before a move, in which the guest's everyday rate of rewriting is taken: what it is given to settle.
 pub const BEFORE: Duration = Duration::from_millis(500);
+
+/// What the program of an emulated host says that is kept, in bytes: tests that fail say some 10 KiB each.
+pub const EMULATED_OUTPUT: usize = 1 << 20;
+
+/// Longest line of that, in bytes: a value that a test shows in one is some 10 KiB.
+pub const EMULATED_LINE: usize = 64 << 10;
+
+/// Taken from its serial port at once, in bytes.
+pub const EMULATED_PIECE: usize = 4096;
+
+/// From the start of an emulated host to its program's: 10 s on two idle cores, 40 s where six others want each of them. Two of five kernels
+/// of four processors were seen to stand still on such a machine, before they kept their timers ticking: it is started anew then, and has
+/// longer each time, as it may be this machine that is slow.
+pub const EMULATED_STARTS: [Duration; 3] = [
+    Duration::from_secs(60),
+    Duration::from_secs(120),
+    Duration::from_secs(180),
+];

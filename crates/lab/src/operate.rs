@@ -231,7 +231,7 @@ async fn find_guest(name: &LabName, agents: &[Agent]) -> Result<Resident> {
             continue;
         };
         let pid = vm.pid.context("the agent tells no process of the guest")?;
-        let file = agent.host.definitions().join(format!("{GUEST}.toml"));
+        let file = agent.host.definition_of(&guest);
         let text = std::fs::read_to_string(&file)
             .with_context(|| format!("cannot read {}", file.display()))?;
         let definition: VmDefinition =

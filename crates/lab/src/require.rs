@@ -1,9 +1,10 @@
 //! What a lab needs of the machine, checked before anything is changed.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use drover_types::Bytes;
 
 use crate::guest::contents;
@@ -26,6 +27,18 @@ const FAULTS: [(&str, &str); 3] = [
     ("ss", "iproute2"),
     ("sysctl", "procps"),
 ];
+
+/// The same, for an emulated host.
+const EMULATED: [(&str, &str); 5] = [
+    ("setpriv", "util-linux"),
+    ("busybox", "busybox-static"),
+    ("xz", "xz-utils"),
+    ("ip", "iproute2"),
+    ("mount", "mount"),
+];
+
+/// What gives guests interfaces of their host.
+const TUN: &str = "/dev/net/tun";
 
 /// Checks that the caller may make namespaces and that every program is there.
 ///
@@ -55,6 +68,31 @@ pub fn check_hosts() -> Result<()> {
 /// Everything that is missing, with what to install.
 pub fn check_faults() -> Result<()> {
     refuse(&missing(&FAULTS))
+}
+
+/// Checks that guests can have an interface of their host.
+///
+/// # Errors
+/// The kernel has none, or does not let the caller.
+pub fn check_taps() -> Result<()> {
+    let opened = File::options().read(true).write(true).open(TUN);
+    let failed = || format!("{TUN} cannot be opened (modprobe tun)");
+    opened.with_context(failed).map(drop)
+}
+
+/// Checks that this machine has what an emulated host is made with: its files are read by root, and modules unpacked.
+///
+/// # Errors
+/// Everything that is missing, with what to install.
+pub(crate) fn check_emulated(qemu: &Path) -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        bail!("not root: an emulated host reads all files of this machine");
+    }
+    let mut missing = missing(&EMULATED);
+    if !qemu.is_file() {
+        missing.push((qemu.to_str().unwrap_or("qemu"), "qemu-system-x86"));
+    }
+    refuse(&missing)
 }
 
 fn check_root() -> Result<()> {

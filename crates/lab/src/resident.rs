@@ -143,9 +143,7 @@ impl Boot<'_> {
     /// What the agent or the guest say.
     pub async fn by_agent(&self, agent: &Agent) -> Result<Resident> {
         let definition = self.definition()?;
-        let file = agent.host.definitions().join(format!("{}.toml", self.name));
-        let text = toml::to_string(&definition).context("cannot write a definition")?;
-        fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        agent.host.define(&definition)?;
         let view = agent.client.start_vm(&self.name).await?;
         let pid = view
             .pid

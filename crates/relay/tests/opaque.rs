@@ -172,3 +172,48 @@ fn a_main_channel_of_a_qemu_never_seen_arrives_unchanged_and_is_told_and_the_oth
     );
     assert!(reduced.counts.same > 30, "{:?}", reduced.counts);
 }
+
+/// The place of a page, of the block of the one before, and what QEMU has made of it by itself.
+fn own_word(flags: u64) -> Vec<u8> {
+    (0x5000 | 0x20 | flags).to_be_bytes().to_vec()
+}
+
+/// What QEMU sends of a page in a guest's one channel where it does not send the page, and what is told of it.
+fn made_by_qemu() -> [(Vec<u8>, &'static str); 3] {
+    let body = content(7, 900);
+    // Its kind, and how many bytes follow.
+    let changed = [&own_word(0x40)[..], &[1, 3, 132], &body].concat();
+    let packed = [&own_word(0x100)[..], &[0, 0, 3, 132], &body].concat();
+    [
+        (changed, "QEMU itself sends what changed in pages (xbzrle)"),
+        (packed, "QEMU compresses it itself, with zlib"),
+        (own_word(0x80), "pages go another way"),
+    ]
+}
+
+#[test]
+fn what_qemu_makes_of_pages_in_its_one_channel_arrives_unchanged_and_is_told_with_its_place() {
+    let good = main_channel(&[pages(), pages()]);
+    let ends = [&0x10_u64.to_be_bytes()[..], &[0x7e, 0, 0, 0, 2]].concat();
+    let begins = good.windows(ends.len()).rposition(|bytes| bytes == ends);
+    let (before, after) = good.split_at(begins.unwrap());
+    for (made, why) in made_by_qemu() {
+        let pair = pair_of(Protected::ByTls, streams::settings());
+        pair.connect();
+        let (sent, near, far) = opened(&pair, [before, &made, after].concat());
+        let (at_far, at_near) = exchange(&near, &far, &sent, b"the way back");
+        assert!(at_far == sent, "what arrived differs");
+        assert_eq!(at_near, b"the way back");
+        let reduced = pair.source.report().reduced.unwrap();
+        let told = format!("from byte {}: ", before.len());
+        assert_eq!(reduced.opaque.len(), 1, "{why}: {:?}", reduced.opaque);
+        let (channel, opaque) = &reduced.opaque[0];
+        assert_eq!(*channel, 0);
+        assert!(
+            opaque.starts_with(&told) && opaque.contains(why),
+            "{opaque}"
+        );
+        // Pages before it were found, those that were there already.
+        assert!(reduced.counts.same > 15, "{:?}", reduced.counts);
+    }
+}

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use drover_store::{
     Expect, Kind, Leadership, Outcome, Scope, Store, StoreError, Transaction, limits,
 };
-use members::{Cluster, store_at};
+use members::{Cluster, loopback, store_at};
 use suite::{DEADLINE, fenced_put, host, name, now, number, put, until, value, vm, win};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -248,7 +248,7 @@ async fn without_a_quorum_every_call_says_so_in_time_and_afterwards_all_goes_on(
 
 #[tokio::test]
 async fn members_that_do_not_run_are_no_quorum_and_each_is_named() {
-    let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let unused = std::net::TcpListener::bind((loopback(), 0)).unwrap();
     let address = unused.local_addr().unwrap().to_string();
     drop(unused);
     let store = store_at(std::slice::from_ref(&address), "c", None);

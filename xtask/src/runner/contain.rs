@@ -3,11 +3,14 @@
 //!
 //! ```text
 //!   nextest ─▶ xtask contain ─▶ test ─▶ agent ─▶ QEMU
-//!               └── who loses its parent becomes a child of this process, and is killed after the test
+//!               └── who loses its parent becomes a child of this process, and is told to end after the test, and killed if it does not
 //! ```
 
+use std::collections::HashMap;
 use std::fs;
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rustix::io::Errno;
@@ -27,7 +30,7 @@ pub fn through() -> Result<(&'static str, String)> {
     ))
 }
 
-/// Runs the test, and kills what it leaves: its exit code.
+/// Runs the test, and ends what it leaves: its exit code.
 pub fn run(test: &[&str]) -> Result<i32> {
     let (program, arguments) = test.split_first().context("no test to run")?;
     set_child_subreaper(Some(getpid())).context("cannot adopt what a test leaves")?;
@@ -53,7 +56,7 @@ pub fn run(test: &[&str]) -> Result<i32> {
     let left = end_all()?;
     if !left.is_empty() {
         eprintln!(
-            "the test left these running, which were killed: {}",
+            "the test left these running, which were ended: {}",
             left.join(", ")
         );
     }
@@ -77,18 +80,38 @@ fn code(status: WaitStatus) -> i32 {
     status.exit_status().or(by_signal).unwrap_or(1)
 }
 
-/// Kills children until there are none: those of one that was killed are children of this process by then.
+/// Between two looks whether one has ended.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Looks before what a test left is killed, 3 s of them: a command that removes its lab when it is told to end takes one. All has to be over
+/// before nextest kills this process (`grace-period` in `.config/nextest.toml`). Counted, so that what stands still together loses no time.
+const LOOKS: u32 = 150;
+
+/// Tells children to end, and kills them if they do not, until there are none: those of one that ended are children of this process by then.
+/// Who it was, by name, in no order.
 fn end_all() -> Result<Vec<String>> {
-    let mut ended = Vec::new();
+    let mut ended = HashMap::new();
+    for _ in 0..LOOKS {
+        for (pid, name) in children()? {
+            // One that was told already would take it for a second wish.
+            if !ended.contains_key(&pid) && kill_process(pid, Signal::TERM).is_ok() {
+                ended.insert(pid, name);
+            }
+        }
+        match wait(WaitOptions::NOHANG) {
+            Err(Errno::CHILD) => return Ok(ended.into_values().collect()),
+            Ok(None) => thread::sleep(LOOK),
+            waited => waited.map(drop)?,
+        }
+    }
     loop {
         for (pid, name) in children()? {
-            // It may have ended by itself.
             if kill_process(pid, Signal::KILL).is_ok() {
-                ended.push(name);
+                ended.insert(pid, format!("{name} (killed)"));
             }
         }
         match any_child() {
-            Err(Errno::CHILD) => return Ok(ended),
+            Err(Errno::CHILD) => return Ok(ended.into_values().collect()),
             waited => waited.map(drop)?,
         }
     }

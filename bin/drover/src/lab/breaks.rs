@@ -5,16 +5,16 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 use drover_lab::breaks::{self, Break, Broken, Plan};
-use drover_lab::operate::{self, Status};
+use drover_lab::operate::Status;
 use drover_lab::settings::{LabName, LabSettings};
 
-use super::{FAILED, INTERRUPTED, OK, check_folder, print, say, uninterrupted, write_json};
+use super::{FAILED, INTERRUPTED, OK, check_folder, command, in_lab, print, say, write_json};
 
 /// Examples.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   drover lab breaks --list                   what can be wrong, and the rule that finds it
-  drover lab breaks                          each on a lab of its own, some four minutes
+  drover lab breaks                          all of it, on labs made for it, some two minutes
   drover lab breaks --only loss --only slot --repeats 5 --json breaks.json
   drover lab up --no-guest --break loss       to look for it yourself
 
@@ -30,8 +30,8 @@ pub struct BreaksArgs {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
     /// Only this; may be repeated
-    #[arg(long, value_name = "NAME")]
-    only: Vec<String>,
+    #[arg(long, value_name = "NAME", value_parser = known)]
+    only: Vec<&'static Break>,
     /// Show what can be wrong and end
     #[arg(long)]
     list: bool,
@@ -42,8 +42,7 @@ pub struct BreaksArgs {
 
 /// A name of the catalogue.
 pub(super) fn known(name: &str) -> Result<&'static Break, String> {
-    let found = breaks::chosen(&[name.to_owned()]).map_err(|error| error.to_string())?;
-    found.first().copied().ok_or_else(|| "no name".to_owned())
+    breaks::named(name).map_err(|error| error.to_string())
 }
 
 pub(super) async fn breaks(args: &BreaksArgs, json: bool) -> Result<u8> {
@@ -51,20 +50,22 @@ pub(super) async fn breaks(args: &BreaksArgs, json: bool) -> Result<u8> {
         print!("{}", list());
         return Ok(OK);
     }
+    let all = match &args.only[..] {
+        [] => breaks::catalogue().collect(),
+        only => only.to_vec(),
+    };
+    // Before a lab of an earlier command is replaced, which may be one that somebody left up.
+    breaks::require(&all)?;
     check_folder(args.file.as_deref())?;
     let plan = Plan {
         name: args.name.clone(),
-        only: args.only.clone(),
+        only: args.only.iter().map(|one| one.name.to_owned()).collect(),
         repeats: usize::try_from(args.repeats)?,
         drover: this_program()?,
     };
-    let command = std::env::args().collect::<Vec<_>>().join(" ");
-    let tried = uninterrupted(breaks::try_all(&plan, &command, &mut say)).await;
-    operate::down(&args.name)
-        .await
-        .context("the lab of broken hosts was not removed")?;
-    let Some(tried) = tried? else {
-        say("interrupted; everything was removed");
+    let command = command();
+    let work = async { breaks::try_all(&plan, &all, &command, &mut say).await };
+    let Some(tried) = in_lab(&args.name, work).await? else {
         return Ok(INTERRUPTED);
     };
     write_json(args.file.as_deref(), &tried)?;
@@ -82,7 +83,7 @@ fn list() -> String {
         let Break {
             name, rule, what, ..
         } = broken;
-        format!("{name:<16} {how:<8} {rule:<15} {what}\n")
+        format!("{name:<16} {how:<8} {rule:<18} {what}\n")
     };
     breaks::catalogue().map(line).collect()
 }

@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use drover_lab::require;
 use drover_lab::scenario::{self, CATALOGUE, Plan};
 use drover_lab::settings::LabName;
 
 use super::{
-    FAILED, GuestArgs, INTERRUPTED, OK, check_folder, print, remove, say, uninterrupted, write_json,
+    FAILED, GuestArgs, INTERRUPTED, OK, check_folder, command, in_lab, print, say, write_json,
 };
 
 /// Options of `drover lab faults`.
@@ -22,7 +22,7 @@ pub struct FaultsArgs {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
     /// Only this scenario; may be repeated
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = known)]
     only: Vec<String>,
     /// Show the scenarios and end
     #[arg(long)]
@@ -32,6 +32,14 @@ pub struct FaultsArgs {
     /// Write every run and the verdicts to this file as JSON
     #[arg(long = "json", value_name = "FILE", id = "json_file")]
     file: Option<PathBuf>,
+}
+
+/// The name of a scenario: another one is refused before a lab of an earlier command is replaced.
+fn known(name: &str) -> Result<String, String> {
+    let name = name.to_owned();
+    let chosen = scenario::chosen(std::slice::from_ref(&name));
+    chosen.map_err(|error| error.to_string())?;
+    Ok(name)
 }
 
 pub(super) async fn faults(args: &FaultsArgs, json: bool) -> Result<u8> {
@@ -49,13 +57,9 @@ pub(super) async fn faults(args: &FaultsArgs, json: bool) -> Result<u8> {
         only: args.only.clone(),
         repeats: usize::try_from(args.repeats)?,
     };
-    let command = std::env::args().collect::<Vec<_>>().join(" ");
-    let shown = uninterrupted(scenario::show(&plan, &command, &mut say)).await;
-    remove(&args.name)
-        .await
-        .context("the scenarios' lab was not removed")?;
-    let Some(shown) = shown? else {
-        say("interrupted; everything was removed");
+    let command = command();
+    let work = async { scenario::show(&plan, &command, &mut say).await };
+    let Some(shown) = in_lab(&args.name, work).await? else {
         return Ok(INTERRUPTED);
     };
     write_json(args.file.as_deref(), &shown)?;

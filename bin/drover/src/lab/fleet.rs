@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use drover_lab::fleet::{self, Emptying, Plan, RoundsPlan};
 use drover_lab::require;
@@ -11,7 +11,7 @@ use drover_lab::settings::{
 };
 use drover_types::{Bytes, ReductionMode};
 
-use super::{FAILED, INTERRUPTED, OK, check_folder, print, remove, say, uninterrupted, write_json};
+use super::{FAILED, INTERRUPTED, OK, check_folder, command, in_lab, print, say, write_json};
 
 /// What the first of several guests has, where nothing else is said; others have more.
 pub(super) const CONTENT: &str = "128MiB";
@@ -214,21 +214,6 @@ pub(super) async fn rounds(args: &RoundsArgs, json: bool) -> Result<u8> {
     write_json(args.file.as_deref(), &rounds)?;
     print(json, &rounds, || fleet::rounds_table(&rounds))?;
     Ok(if rounds.holds() { OK } else { FAILED })
-}
-
-fn command() -> String {
-    std::env::args().collect::<Vec<_>>().join(" ")
-}
-
-/// Runs `work`, which removes its lab unless it failed or was interrupted; `None` when it was.
-async fn in_lab<T>(name: &LabName, work: impl Future<Output = Result<T>>) -> Result<Option<T>> {
-    let done = uninterrupted(work).await;
-    remove(name).await.context("the lab was not removed")?;
-    let done = done?;
-    if done.is_none() {
-        say("interrupted; everything was removed");
-    }
-    Ok(done)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Arg, Args};
 use drover_lab::compare::Method;
 use drover_lab::homecoming::{self, Plan};
@@ -11,7 +11,7 @@ use drover_lab::settings::{AgentSettings, LabName, LabSettings};
 use drover_types::Bytes;
 
 use super::{
-    FAILED, INTERRUPTED, MadeOf, OK, check_folder, print, remove, say, uninterrupted, write_json,
+    FAILED, INTERRUPTED, MadeOf, OK, check_folder, command, in_lab, print, say, write_json,
 };
 
 /// What a guest does that works lightly: 256 pages a second, in 8 MiB of its memory.
@@ -87,13 +87,9 @@ pub(super) async fn returns(args: &ReturnArgs, json: bool) -> Result<u8> {
     require::check(&args.made_of.guest.qemu)?;
     check_folder(args.file.as_deref())?;
     let plan = args.plan()?;
-    let command = std::env::args().collect::<Vec<_>>().join(" ");
-    let returned = uninterrupted(homecoming::returns(&plan, &command, &mut say)).await;
-    remove(&args.name)
-        .await
-        .context("the lab was not removed")?;
-    let Some(returned) = returned? else {
-        say("interrupted; everything was removed");
+    let command = command();
+    let work = async { homecoming::returns(&plan, &command, &mut say).await };
+    let Some(returned) = in_lab(&args.name, work).await? else {
         return Ok(INTERRUPTED);
     };
     write_json(args.file.as_deref(), &returned)?;

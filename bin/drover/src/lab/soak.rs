@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use drover_lab::require;
 use drover_lab::soak::{self, FEWEST, Plan};
@@ -10,7 +10,7 @@ use drover_lab::soak::{self, FEWEST, Plan};
 use drover_lab::settings::LabName;
 
 use super::{
-    FAILED, INTERRUPTED, MadeOf, OK, check_folder, print, remove, say, uninterrupted, write_json,
+    FAILED, INTERRUPTED, MadeOf, OK, check_folder, command, in_lab, print, say, write_json,
 };
 
 /// Options of `drover lab soak`.
@@ -37,13 +37,9 @@ pub(super) async fn soak(args: &SoakArgs, json: bool) -> Result<u8> {
         guest: args.made_of.guest.settings()?,
         migrations: usize::try_from(args.migrations)?,
     };
-    let command = std::env::args().collect::<Vec<_>>().join(" ");
-    let soaked = uninterrupted(soak::soak(&plan, &command, &mut say)).await;
-    remove(&args.name)
-        .await
-        .context("the lab was not removed")?;
-    let Some(soaked) = soaked? else {
-        say("interrupted; everything was removed");
+    let command = command();
+    let work = async { soak::soak(&plan, &command, &mut say).await };
+    let Some(soaked) = in_lab(&args.name, work).await? else {
         return Ok(INTERRUPTED);
     };
     write_json(args.file.as_deref(), &soaked)?;

@@ -75,7 +75,7 @@ pub(super) async fn up(args: &UpArgs, json: bool) -> Result<u8> {
     require::check(&args.made_of.guest.qemu)?;
     if !args.breaks.is_empty() {
         drover_lab::breaks::check(&state.lab, &args.breaks)?;
-        require::check_faults()?;
+        drover_lab::breaks::require(&args.breaks)?;
     }
     let lab = state.lab.clone();
     let work = async {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::netlink::{attribute, bits, nothing, number, set, told};
+use super::netlink::{attribute, bitset, nothing, number, set, told};
 
 /// A card, and what is told of it.
 pub struct Card {
@@ -59,7 +59,7 @@ impl Card {
                 ("rss", told(&[attribute(4, &table())])),
                 (
                     "features",
-                    told(&[bits(2, &features), set(4, &names(&features))]),
+                    told(&[bitset(2, true, &features), bitset(4, false, &features)]),
                 ),
                 ("rings", told(&[number(2, 8192), number(6, 1024)])),
                 ("channels", told(&[number(5, 63), number(9, 4)])),
@@ -81,10 +81,6 @@ fn table() -> Vec<u8> {
     places.flat_map(u32::to_ne_bytes).collect()
 }
 
-fn names<'n>(all: &[(&'n str, bool)]) -> Vec<&'n str> {
-    all.iter().map(|(name, _)| *name).collect()
-}
-
 /// `LINKMODES`: whether it negotiates, its modes and those of the other end, and the rate in Mbit/s.
 pub fn linkmodes(
     negotiates: bool,
@@ -92,7 +88,7 @@ pub fn linkmodes(
     peer: &[&str],
     mbit: Option<u32>,
 ) -> Value {
-    let mut parts = vec![attribute(2, &[u8::from(negotiates)]), bits(3, ours)];
+    let mut parts = vec![attribute(2, &[u8::from(negotiates)]), bitset(3, true, ours)];
     if !peer.is_empty() {
         parts.push(set(4, peer));
     }

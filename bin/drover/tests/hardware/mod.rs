@@ -14,6 +14,7 @@ pub mod netlink;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use drover_lab::breaks::bare_server;
 use serde_json::{Value, json};
 
 /// A folder as `drover doctor capture` writes one.
@@ -31,30 +32,11 @@ impl Machine {
             name: name.to_owned(),
             nics: Vec::new(),
         };
-        machine.write("proc/uptime", "86400.00 600000.00\n");
-        machine.write("proc/sys/kernel/numa_balancing", "0\n");
-        for (setting, value) in [
-            ("tcp_rmem", "4096\t131072\t67108864"),
-            ("tcp_wmem", "4096\t16384\t67108864"),
-            ("tcp_timestamps", "1"),
-            ("tcp_window_scaling", "1"),
-            ("tcp_congestion_control", "cubic"),
-        ] {
-            machine.write(&format!("proc/sys/net/ipv4/{setting}"), value);
+        for (path, text) in bare_server() {
+            machine.write(&path, &text);
         }
-        let softnet = "0000ffff 00000000 00000000 00000000\n";
-        machine.write("proc/net/softnet_stat", softnet);
-        let cpus = "sys/devices/system/cpu";
-        machine.write(&format!("{cpus}/online"), "0-7\n");
-        for cpu in 0..8 {
-            let at = |file: &str| format!("{cpus}/cpu{cpu}/{file}");
-            machine.write(&at("topology/physical_package_id"), &(cpu / 4).to_string());
-            machine.write(&at("topology/core_id"), &(cpu % 4).to_string());
-            machine.write(&at("cpufreq/scaling_governor"), "performance\n");
-            machine.write(&at("cpufreq/scaling_driver"), "acpi-cpufreq\n");
-        }
-        for (node, list) in [("node0", "0-3"), ("node1", "4-7")] {
-            machine.write(&format!("sys/devices/system/node/{node}/cpulist"), list);
+        for setting in ["tcp_timestamps", "tcp_window_scaling"] {
+            machine.write(&format!("proc/sys/net/ipv4/{setting}"), "1");
         }
         machine
     }

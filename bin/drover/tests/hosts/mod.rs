@@ -9,12 +9,12 @@
 #[path = "../../../droverd/tests/support/mod.rs"]
 mod support;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use support::{Agent, Place};
+use support::{Agent, Place, free_address};
 use tempfile::TempDir;
 
 pub struct Ran {
@@ -56,10 +56,7 @@ pub struct Host {
 
 impl Host {
     pub async fn start(name: &'static str) -> Self {
-        // The port of a listener that is closed again: free, most likely, for the moment.
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        drop(listener);
+        let address = free_address();
         let place = Place::named(name);
         place.configure(&format!("[api]\nlisten = [\"{address}\"]"));
         let agent = Some(place.start().await);

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use drover_api::CheckpointKind;
 use drover_carrier::{BaselineFile, StoredFile};
@@ -11,12 +12,11 @@ use drover_pagestore::{Baseline, NoSegment, SealKey, Segment, shape_within};
 use drover_types::{Bytes, VmName};
 use jiff::Timestamp;
 
-use super::files::{Told, pages, place};
+use super::files::{Told, pages, place, unlink};
 use super::{All, Checkpoint, Checkpoints, Disk, Gone, Growing, Key, NoCheckpoint, sum, sum_of};
 use crate::limits::{
     BASELINE_SPARE, CHECKPOINT_BESIDE, CHECKPOINT_PART_LEAST, CHECKPOINT_PATIENCE, CHECKPOINT_SPARE,
 };
-use crate::registry::files as documents;
 
 impl Checkpoints {
     /// Begins one of a guest that leaves, with so much memory; an earlier one of it is removed, and baselines that take its room. Blocks
@@ -145,7 +145,8 @@ impl Checkpoints {
         let path = place(&self.0.directory, &key.0, pages(key.1));
         let files = SealKey::random().map_err(NoCheckpoint::from);
         let files = files.and_then(|seal| {
-            let file = Self::new_file(&path)?;
+            let file = self.new_file(&path)?;
+            self.wait_for_room(CHECKPOINT_PATIENCE)?;
             made(&file, &seal)?;
             Ok((file.try_clone()?, file, seal))
         });
@@ -160,14 +161,26 @@ impl Checkpoints {
         Ok((Growing::new(self.clone(), key, file, told), for_relay))
     }
 
-    fn new_file(path: &Path) -> io::Result<File> {
-        documents::remove(path)?;
+    fn new_file(&self, path: &Path) -> io::Result<File> {
+        let (held, removed) = unlink(path);
+        self.let_go_of(held);
+        removed?;
         File::options()
             .read(true)
             .write(true)
             .create_new(true)
             .mode(0o600)
             .open(path)
+    }
+
+    /// Waits until the room that is reserved is there, where that takes what removed files have not given back yet. Nobody adds to these
+    /// meanwhile, as who removes has the disk.
+    pub(super) fn wait_for_room(&self, patience: Duration) -> Result<(), NoCheckpoint> {
+        let is_short = self.on_disk(&self.lock()) > self.0.size;
+        if is_short && !self.0.letting_go.wait(patience) {
+            return Err(NoCheckpoint::Stalled(patience));
+        }
+        Ok(())
     }
 
     /// Removes baselines, the oldest first, until there is so much room, or none is left that is not growing; none where not even the
@@ -205,6 +218,7 @@ impl Checkpoints {
         self.erase(disk, &gone);
     }
 
+    /// What is left for others. What removed files have not given back yet is: [`wait_for_room`](Self::wait_for_room).
     fn room(&self, all: &All) -> Bytes {
         Bytes(self.0.size.0.saturating_sub(sum(all).0))
     }

@@ -1,5 +1,5 @@
-//! Who waits for disks: one thread for those who want an answer, and one for what nobody waits for. So a disk that hangs has two threads
-//! at the most, whatever is asked of it meanwhile.
+//! Who waits for disks: one thread for those who want an answer, and two for what nobody waits for, of which one lets go of large files. So
+//! a disk that hangs has three threads at the most, whatever is asked of it meanwhile.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,7 +13,8 @@ use std::time::Duration;
 use super::NoCheckpoint;
 use crate::limits::{CHECKPOINTS_ASKED, CHECKPOINTS_DEFERRED};
 
-type Work = Box<dyn FnOnce() + Send>;
+/// What is to be done.
+pub(super) type Work = Box<dyn FnOnce() + Send>;
 
 /// A thread that does what is asked, one after the other. It ends with this, or when its disk answers.
 #[derive(Debug)]
@@ -86,66 +87,97 @@ fn carry_out(work: Work) {
     }
 }
 
-/// What nobody waits for, and at most one thread of the runtime that does it.
+/// What nobody waits for, and the thread that does it, one after the other. It ends with this, once all of it is done.
+#[derive(Debug)]
+pub(super) struct Queue(Arc<Shared>);
+
 #[derive(Default)]
-pub(super) struct Deferred {
-    waiting: Mutex<Waiting>,
-    idle: Condvar,
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
 }
 
 #[derive(Default)]
-struct Waiting {
-    all: VecDeque<Work>,
+struct State {
+    waiting: VecDeque<Work>,
     at_work: bool,
+    is_over: bool,
 }
 
-impl std::fmt::Debug for Deferred {
+impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Deferred").finish_non_exhaustive()
+        f.debug_struct("Shared").finish_non_exhaustive()
     }
 }
 
-impl Deferred {
-    /// Whether somebody has to begin to [work it off](Self::work_off).
-    pub(super) fn add(&self, work: impl FnOnce() + Send + 'static) -> bool {
-        let mut waiting = self.lock();
-        if waiting.all.len() == CHECKPOINTS_DEFERRED {
-            tracing::error!(
-                "the disk of checkpoints hangs: files are left there to the next agent"
-            );
-            // To drop it would wait for the disk.
-            std::mem::forget(work);
-            return false;
-        }
-        waiting.all.push_back(Box::new(work));
-        !std::mem::replace(&mut waiting.at_work, true)
+impl Queue {
+    /// With a thread of this name.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub(super) fn start(name: &str) -> io::Result<Self> {
+        let shared = Arc::<Shared>::default();
+        let own = shared.clone();
+        thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || own.work_off())?;
+        Ok(Self(shared))
     }
 
-    pub(super) fn work_off(&self) {
-        while let Some(work) = self.next() {
-            carry_out(work);
+    /// Has it done after all that waits.
+    ///
+    /// # Errors
+    /// It comes back: [`CHECKPOINTS_DEFERRED`] wait already.
+    pub(super) fn add(&self, work: impl FnOnce() + Send + 'static) -> Result<(), Work> {
+        let work = Box::new(work);
+        let mut state = self.0.lock();
+        if state.waiting.len() == CHECKPOINTS_DEFERRED {
+            return Err(work);
         }
-        self.idle.notify_all();
+        state.waiting.push_back(work);
+        self.0.changed.notify_all();
+        Ok(())
     }
 
     /// Waits until all of it is done, or for so long; whether it is.
     pub(super) fn wait(&self, patience: Duration) -> bool {
-        let waited = self
-            .idle
-            .wait_timeout_while(self.lock(), patience, |waiting| waiting.at_work);
-        let (waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        !waiting.at_work
+        let busy = |state: &mut State| state.at_work || !state.waiting.is_empty();
+        let changed = &self.0.changed;
+        let waited = changed.wait_timeout_while(self.0.lock(), patience, busy);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        !busy(&mut state)
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.0.lock().is_over = true;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Shared {
+    fn work_off(&self) {
+        while let Some(work) = self.next() {
+            carry_out(work);
+        }
     }
 
+    /// The next one, as soon as there is one; none when there will be none any more.
     fn next(&self) -> Option<Work> {
-        let mut waiting = self.lock();
-        let next = waiting.all.pop_front();
-        waiting.at_work = next.is_some();
+        let mut state = self.lock();
+        state.at_work = false;
+        self.changed.notify_all();
+        let idle = |state: &mut State| state.waiting.is_empty() && !state.is_over;
+        let waited = self.changed.wait_while(state, idle);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        let next = state.waiting.pop_front();
+        state.at_work = next.is_some();
         next
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -185,22 +217,30 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_waits_for_is_done_in_order_by_one_and_what_is_too_much_is_left() {
-        let deferred = Arc::<Deferred>::default();
+    fn what_nobody_waits_for_is_done_in_order_by_one_and_what_is_too_much_comes_back() {
+        let queue = Queue::start("tested").unwrap();
+        let (begin, begun) = channel();
+        let (end, hangs) = channel::<()>();
+        let added = queue.add(move || {
+            begin.send(()).unwrap();
+            let _ = hangs.recv();
+        });
+        assert!(added.is_ok());
+        begun.recv().unwrap();
         let (tell, told) = channel();
         for number in 0..CHECKPOINTS_DEFERRED + 3 {
             let tell = tell.clone();
-            let begins = deferred.add(move || tell.send(number).unwrap());
-            assert_eq!(begins, number == 0);
+            let added = queue.add(move || tell.send(number).unwrap());
+            assert_eq!(added.is_ok(), number < CHECKPOINTS_DEFERRED);
         }
-        assert!(!deferred.wait(Duration::ZERO));
-        deferred.work_off();
+        assert!(!queue.wait(Duration::ZERO));
+        drop(end);
+        assert!(queue.wait(Duration::from_secs(20)));
         let done: Vec<_> = told.try_iter().collect();
         assert!(done.into_iter().eq(0..CHECKPOINTS_DEFERRED));
-        assert!(deferred.wait(Duration::ZERO) && deferred.add(|| panic!("a mistake")));
-        let tell = tell.clone();
-        assert!(!deferred.add(move || tell.send(7).unwrap()));
-        deferred.work_off();
+        assert!(queue.add(|| panic!("a mistake")).is_ok());
+        assert!(queue.add(move || tell.send(7).unwrap()).is_ok());
+        assert!(queue.wait(Duration::from_secs(20)));
         assert_eq!(told.try_recv(), Ok(7));
     }
 }

@@ -1,6 +1,6 @@
 //! The files of what is kept, and what is told of it.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ use drover_api::CheckpointKind;
 use drover_carrier::{BaselineFile, StoredFile};
 use drover_types::{Bytes, VmName};
 use jiff::{SignedDuration, Timestamp};
+use rustix::fs::{Mode, OFlags, open};
 use serde::{Deserialize, Serialize};
 
 use crate::registry::files as documents;
@@ -84,19 +85,36 @@ pub(super) fn taken(metadata: &fs::Metadata) -> Bytes {
     Bytes(metadata.blocks() * 512)
 }
 
-/// First all keys, without which the rest is nothing.
+/// First all keys, without which the rest is nothing. What comes back holds the pages, as [`unlink`] says.
+#[must_use]
 pub(super) fn erase<'p>(
     keys: impl IntoIterator<Item = PathBuf>,
     pages: impl IntoIterator<Item = &'p Path>,
-) {
-    keys.into_iter().for_each(|key| erase_one(&key));
-    pages.into_iter().for_each(erase_one);
+) -> Vec<File> {
+    let tell = |file: &Path, removed: io::Result<()>| {
+        if let Err(error) = removed {
+            let file = file.display();
+            tracing::error!(%file, %error, "a checkpoint was not removed, or may be back after a loss of power");
+        }
+    };
+    for key in keys {
+        tell(&key, documents::remove(&key));
+    }
+    let unlinked = pages.into_iter().filter_map(|file| {
+        let (held, removed) = unlink(file);
+        tell(file, removed);
+        held
+    });
+    unlinked.collect()
 }
 
-fn erase_one(file: &Path) {
-    if let Err(error) = documents::remove(file) {
-        tracing::error!(file = %file.display(), %error, "a checkpoint was not removed");
-    }
+/// Takes a file its name, durably; one that is not there is fine. What comes back, whether or not that went well, holds what is in it: to
+/// let go of much takes the kernel its time.
+pub(super) fn unlink(file: &Path) -> (Option<File>, io::Result<()>) {
+    // It opens nothing: a pipe would wait for its other end. What cannot be held is let go of at once.
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let held = open(file, flags, Mode::empty());
+    (held.ok().map(File::from), documents::remove(file))
 }
 
 pub(super) fn place(directory: &Path, vm: &VmName, kind: &str) -> PathBuf {
@@ -125,4 +143,37 @@ pub(super) fn named(directory: &Path, kind: &str) -> io::Result<Vec<VmName>> {
 pub(super) fn make(directory: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(0o700).create(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{FileTypeExt, symlink};
+
+    use rustix::fs::{CWD, FileType, mknodat};
+
+    use super::*;
+
+    #[test]
+    fn what_has_the_name_of_pages_and_is_no_file_is_removed_and_neither_opened_nor_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        mknodat(CWD, at("pipe"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+        fs::write(at("other"), "its own").unwrap();
+        symlink(at("other"), at("link")).unwrap();
+        let removed = |name: &str| {
+            let (held, removed) = unlink(&at(name));
+            removed.unwrap();
+            assert!(fs::symlink_metadata(at(name)).is_err());
+            held.map(|held| held.metadata().unwrap().file_type())
+        };
+        // Who opened it would wait for who writes to it.
+        assert!(removed("pipe").unwrap().is_fifo());
+        assert!(removed("link").unwrap().is_symlink());
+        assert_eq!(fs::read(at("other")).unwrap(), b"its own");
+        assert!(removed("nothing").is_none());
+        // What cannot be removed is held, too, and told.
+        fs::create_dir(at("folder")).unwrap();
+        let (held, removed) = unlink(&at("folder"));
+        assert!(held.is_some() && removed.is_err());
+    }
 }

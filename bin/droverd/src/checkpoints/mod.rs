@@ -32,6 +32,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -41,8 +42,8 @@ use drover_pagestore::{DigestKey, NoSegment};
 use drover_types::{Bytes, VmName};
 
 use crate::limits::{CHECKPOINT_PATIENCE, CHECKPOINTS_END, CHECKPOINTS_LOOK};
-use disk::{Deferred, DiskThread};
-use files::{KINDS, Told, erase, place, told};
+use disk::{DiskThread, Queue};
+use files::{KINDS, Told, erase, place, taken, told};
 pub use handles::{Growing, Returning};
 pub use mark::Away;
 use mark::Marks;
@@ -73,7 +74,11 @@ struct Inner {
     /// Who works on files has it, one at a time, and waits for the disk with it.
     disk: Mutex<Marks>,
     thread: DiskThread,
-    deferred: Deferred,
+    deferred: Queue,
+    /// Not behind what is written to the disk there: that may take minutes.
+    letting_go: Queue,
+    /// Bytes of removed files that are not let go of yet.
+    held: Arc<AtomicU64>,
     /// Why nothing is put into the directory for now. Not held while a disk is waited for, either.
     away: Mutex<Option<Away>>,
     /// For those who wait for no disk: it is not held while one is waited for. Who has both took it second.
@@ -239,9 +244,12 @@ impl Checkpoints {
 
     /// Does what nobody waits for, one after the other. Blocks nobody.
     pub fn defer(&self, work: impl FnOnce() + Send + 'static) {
-        if self.0.deferred.add(work) {
-            let this = self.clone();
-            tokio::task::spawn_blocking(move || this.0.deferred.work_off());
+        if let Err(left) = self.0.deferred.add(work) {
+            tracing::error!(
+                "the disk of checkpoints hangs: files stay there as they are, and take their room, until an agent is started"
+            );
+            // To drop it would wait for the disk.
+            std::mem::forget(left);
         }
     }
 
@@ -298,8 +306,9 @@ impl Checkpoints {
         )
     }
 
-    /// Removes what is kept of this guest, and does not keep what grows; whether there was anything. Blocks for [`CHECKPOINT_PATIENCE`] at
-    /// most; where that is too little for its disk it is removed once that answers.
+    /// Removes what is kept of this guest, and does not keep what grows; whether there was anything. Its room is taken for as long as the
+    /// kernel needs to let go of it, for which nobody waits but who needs that room. Blocks for [`CHECKPOINT_PATIENCE`] at most; where that
+    /// is too little for its disk it is removed once that answers.
     ///
     /// # Errors
     /// [`NoCheckpoint`].
@@ -340,7 +349,7 @@ impl Checkpoints {
         loop {
             tokio::time::sleep(CHECKPOINTS_LOOK).await;
             let this = self.clone();
-            // The kernel takes its time for large files.
+            // It waits for the disk.
             let _ = tokio::task::spawn_blocking(move || this.tidy()).await;
         }
     }
@@ -379,7 +388,7 @@ impl Checkpoints {
         };
         CheckpointsView {
             size: self.0.size,
-            taken: sum(&all),
+            taken: self.on_disk(&all),
             checkpoints: all.iter().filter_map(kept).collect(),
             away: self.away(),
         }
@@ -395,7 +404,26 @@ impl Checkpoints {
     fn erase(&self, disk: &Disk<'_>, gone: &[Gone]) {
         let keys = gone.iter().map(|gone| self.key_of(&gone.key));
         let pages = gone.iter().map(|gone| gone.told.path.as_path());
-        erase(keys, pages.filter(|pages| disk.may_remove(pages)));
+        self.let_go_of(erase(keys, pages.filter(|pages| disk.may_remove(pages))));
+    }
+
+    /// Of files that are removed, where nobody waits for it.
+    fn let_go_of(&self, files: impl IntoIterator<Item = File>) {
+        for file in files {
+            let takes = file.metadata().map_or(0, |metadata| taken(&metadata).0);
+            let held = self.0.held.clone();
+            held.fetch_add(takes, Ordering::AcqRel);
+            let let_go = move || {
+                drop(file);
+                held.fetch_sub(takes, Ordering::AcqRel);
+            };
+            if let Err(let_go) = self.0.letting_go.add(let_go) {
+                tracing::warn!(
+                    "many files of checkpoints are removed at once: that waits for their disk"
+                );
+                let_go();
+            }
+        }
     }
 
     /// Where it is told of it, with its key.
@@ -406,8 +434,13 @@ impl Checkpoints {
     /// Nothing is left of one that grew, with its pages there.
     fn give_up(&self, disk: &Disk<'_>, key: &Key, path: &Path) {
         let pages = Some(path).filter(|path| disk.may_remove(path));
-        erase([self.key_of(key)], pages);
+        self.let_go_of(erase([self.key_of(key)], pages));
         self.lock().remove(key);
+    }
+
+    /// What all of them take, with files that are removed and not let go of yet.
+    fn on_disk(&self, all: &All) -> Bytes {
+        sum_of([sum(all), Bytes(self.0.held.load(Ordering::Acquire))])
     }
 
     fn disk(&self) -> Disk<'_> {

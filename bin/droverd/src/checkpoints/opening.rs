@@ -11,8 +11,8 @@ use std::thread;
 use drover_pagestore::DigestKey;
 use drover_types::Bytes;
 
-use super::disk::{Deferred, DiskThread};
-use super::files::{KINDS, Told, named, pages, place, taken, told};
+use super::disk::{DiskThread, Queue};
+use super::files::{KINDS, Told, named, pages, place, taken, told, unlink};
 use super::mark::{Away, Marks};
 use super::{Checkpoint, Checkpoints, Disk, Gone, Inner, Key, NoCheckpoint, NotOpened};
 use crate::config::Config;
@@ -63,7 +63,9 @@ impl Checkpoints {
             size: wanted.size,
             lasts: wanted.lasts,
             thread: DiskThread::start()?,
-            deferred: Deferred::default(),
+            deferred: Queue::start("ckpt-deferred")?,
+            letting_go: Queue::start("ckpt-let-go")?,
+            held: Arc::default(),
             key: key.map_or_else(DigestKey::random, |key| Ok(DigestKey::new(key)))?,
             away: Mutex::default(),
             all: Mutex::new(all),
@@ -204,7 +206,9 @@ impl Checkpoints {
             for vm in named(&self.0.directory, pages(kind))? {
                 let path = place(&self.0.directory, &vm, pages(kind));
                 if !known.contains(&path) {
-                    documents::remove(&path)?;
+                    let (held, removed) = unlink(&path);
+                    self.let_go_of(held);
+                    removed?;
                 }
             }
         }

@@ -2,7 +2,7 @@ mod away;
 
 use std::fs;
 use std::path::Path;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, TryRecvError, channel};
 use std::time::Instant;
 
 use drover_pagestore::{Baseline, Filler, Recorder, SealKey, Segment};
@@ -51,6 +51,24 @@ fn arrives(all: &Checkpoints, name: &str, byte: u8) -> Growing {
     let mut recorder = Recorder::new(file, &SealKey::new(baseline.seal)).unwrap();
     recorder.record(&[1 << 40], &[byte; 4096]).unwrap();
     growing
+}
+
+/// Waits until what was removed has given its room back.
+fn is_let_go_of(all: &Checkpoints) -> bool {
+    all.0.letting_go.wait(Duration::from_secs(20))
+}
+
+/// Keeps this one busy until what comes back is dropped.
+fn busy(queue: &Queue) -> Sender<()> {
+    let (begin, begun) = channel();
+    let (end, takes_long) = channel();
+    let added = queue.add(move || {
+        begin.send(()).unwrap();
+        let _ = takes_long.recv();
+    });
+    assert!(added.is_ok());
+    begun.recv().unwrap();
+    end
 }
 
 const CHECKPOINT: CheckpointKind = CheckpointKind::Checkpoint;
@@ -109,6 +127,7 @@ fn what_is_removed_while_it_grows_or_whose_guest_is_back_by_then_is_not_kept() {
     let growing = leaves(&all, "web", 2);
     assert!(all.spent(&vm("web")).is_none());
     growing.keep().unwrap();
+    assert!(is_let_go_of(&all));
     assert!(!all.has(&vm("web")) && all.view().taken.0 == 0);
     assert_eq!(there(&directory), (0, 0));
     leaves(&all, "web", 3).keep().unwrap();
@@ -266,6 +285,7 @@ fn a_file_that_cannot_be_made_is_an_error_and_holds_nobody_up() {
     assert!(matches!(refused, NoCheckpoint::Segment(_)), "{refused}");
     let refused = all.begin_baseline(&vm("web"), MEMORY, 512).unwrap_err();
     assert!(matches!(refused, NoCheckpoint::Segment(_)), "{refused}");
+    assert!(is_let_go_of(&all));
     assert_eq!(all.view().taken, Bytes(0));
     let (kept, recorded) = (there(&directory), there_of(&directory, BASELINE));
     assert_eq!((kept, recorded), ((0, 0), (0, 0)));
@@ -351,4 +371,99 @@ fn a_disk_that_does_not_answer_holds_no_guest_up_and_what_comes_of_it_later_is_g
         std::thread::yield_now();
     }
     assert_eq!(there(&directory), (1, 1));
+}
+
+#[test]
+fn a_large_file_that_is_removed_is_let_go_of_where_nobody_waits_for_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let all = opened(&directory, 64 << 20);
+    leaves(&all, "web", 1).keep().unwrap();
+    leaves(&all, "db", 1).keep().unwrap();
+    arrives(&all, "web", 1).keep().unwrap();
+    let place = fs::canonicalize(&all.0.directory).unwrap();
+    let of = |name: &str, kind| place.join(format!("{name}.{}", pages(kind)));
+    let files = [
+        of("web", CHECKPOINT),
+        of("web", BASELINE),
+        of("db", CHECKPOINT),
+    ];
+    let before = all.view().taken;
+    // Neither waits for what guests that left have written to the disk.
+    let _writes = busy(&all.0.deferred);
+    let lets_go = busy(&all.0.letting_go);
+
+    assert!(all.remove(&vm("web")).unwrap());
+    // One takes the place of another, and there is room for it.
+    drop(leaves(&all, "db", 2));
+    assert_eq!(there(&directory), (0, 0));
+    assert_eq!(there_of(&directory, BASELINE), (0, 0));
+    assert!(all.view().checkpoints.is_empty() && all.take(&vm("web")).unwrap().is_none());
+    assert!(files.iter().all(|file| is_held(file)));
+    assert!(all.view().taken >= before);
+    drop(lets_go);
+    assert!(is_let_go_of(&all));
+    assert!(!files.iter().any(|file| is_held(file)));
+    assert_eq!(all.view().taken, Bytes(0));
+}
+
+/// Whether this process has a file open that is not found there any more.
+fn is_held(file: &Path) -> bool {
+    let gone = format!("{} (deleted)", file.display());
+    let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let mut links = open.filter_map(|entry| fs::read_link(entry.path()).ok());
+    links.any(|link| link == Path::new(&gone))
+}
+
+#[test]
+fn where_room_is_short_that_of_removed_files_is_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let all = opened(&directory, checkpoint_bytes(MEMORY).0);
+    leaves(&all, "web", 1).keep().unwrap();
+    let lets_go = busy(&all.0.letting_go);
+    assert!(all.remove(&vm("web")).unwrap());
+    let begins = all.clone();
+    let begins = std::thread::spawn(move || {
+        let begun = begins.begin_checkpoint(&vm("db"), MEMORY, 4096);
+        (begun.is_ok(), begins.0.held.load(Ordering::Acquire))
+    });
+    let grows = || all.lock().contains_key(&(vm("db"), CHECKPOINT));
+    let until = Instant::now() + Duration::from_secs(20);
+    while !grows() {
+        assert!(Instant::now() < until && !begins.is_finished());
+        std::thread::yield_now();
+    }
+    // Not for ever.
+    let late = all.wait_for_room(Duration::ZERO);
+    assert!(matches!(late, Err(NoCheckpoint::Stalled(_))), "{late:?}");
+    drop(lets_go);
+    let (begun, held) = begins.join().unwrap();
+    assert!(begun && held == 0);
+}
+
+#[test]
+fn what_is_too_much_to_wait_for_a_disk_that_hangs_is_left_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let all = opened(&directory, 64 << 20);
+    let hangs = busy(&all.0.deferred);
+    while all.0.deferred.add(|| ()).is_ok() {}
+    let (tell, told) = channel::<()>();
+    all.defer(move || drop(tell));
+    drop(hangs);
+    assert!(all.0.deferred.wait(Duration::from_secs(20)));
+    assert_eq!(told.try_recv(), Err(TryRecvError::Empty));
+}
+
+#[test]
+fn what_is_too_much_to_wait_is_let_go_of_by_who_removes_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let all = opened(&directory, 64 << 20);
+    leaves(&all, "web", 1).keep().unwrap();
+    let file = place(&all.0.directory, &vm("web"), pages(CHECKPOINT));
+    let file = fs::canonicalize(file).unwrap();
+    let lets_go = busy(&all.0.letting_go);
+    while all.0.letting_go.add(|| ()).is_ok() {}
+    assert!(all.remove(&vm("web")).unwrap());
+    assert!(!is_held(&file));
+    assert_eq!(all.view().taken, Bytes(0));
+    drop(lets_go);
 }

@@ -27,7 +27,7 @@ use store::StoreSection;
 use values::{
     AbsolutePath, CheckpointsLast, CpuLatencyMost, DataPort, Lanes, LanesMost, ListenAddress,
     MaybeLimit, MetricsListen, OnByDefault, OutageLimit, PeerAddresses, ReductionMemory,
-    SharedPagesMemory,
+    SharedPagesKeep, SharedPagesMemory,
 };
 pub use values::{Channels, InterruptsBy, PlaceBy};
 
@@ -107,6 +107,8 @@ pub struct MigrationConfig {
     pub reduction_memory: Bytes,
     /// The memory in which guests that arrive share pages; none: they do not.
     pub shared_pages_memory: Bytes,
+    /// How long it is kept after the last of them.
+    pub shared_pages_keep: Duration,
     /// Whether it is measured how fast guests write to their memory.
     pub sample_dirty_rate: bool,
 }
@@ -196,6 +198,7 @@ struct MigrationSection {
     reduction: ReductionMode,
     reduction_memory: ReductionMemory,
     shared_pages_memory: SharedPagesMemory,
+    shared_pages_keep_minutes: SharedPagesKeep,
     sample_dirty_rate: OnByDefault,
 }
 
@@ -402,6 +405,9 @@ impl Config {
                 reduction: file.migration.reduction,
                 reduction_memory: file.migration.reduction_memory.0,
                 shared_pages_memory: file.migration.shared_pages_memory.0,
+                shared_pages_keep: Duration::from_mins(
+                    file.migration.shared_pages_keep_minutes.0.into(),
+                ),
                 sample_dirty_rate: file.migration.sample_dirty_rate.0,
             },
             networks: file.networks,

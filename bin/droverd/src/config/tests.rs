@@ -232,6 +232,14 @@ fn a_bad_value_is_refused_with_file_line_and_key() {
         ),
         ("[migration]\noutage_limit_s = 3601", "give 0 to 3600"),
         (
+            "[migration]\nshared_pages_keep_minutes = 0",
+            "0 is no time in minutes to keep shared pages: give 1 to 10080",
+        ),
+        (
+            "[migration]\nshared_pages_keep_minutes = 10081",
+            "10081 is no time in minutes to keep shared pages: give 1 to 10080",
+        ),
+        (
             "[limits]\nhost = \"fast\"",
             "line 2, key `limits.host`: \"fast\" is no limit: write 5gbit, 200mbit (1mbit at least)",
         ),
@@ -389,6 +397,14 @@ fn a_cpu_latency_is_a_number_of_microseconds_or_off() {
     assert_eq!(of("1000 us"), Some(1000));
     assert_eq!(of("off"), None);
     assert_eq!(parse("").unwrap().migration.cpu_latency_us, Some(20));
+}
+
+#[test]
+fn shared_pages_are_kept_for_as_many_minutes_as_it_says_and_for_five_where_it_does_not() {
+    let keep = |text: &str| parse(text).unwrap().migration.shared_pages_keep;
+    assert_eq!(keep(""), Duration::from_secs(5 * 60));
+    let week = keep("[migration]\nshared_pages_keep_minutes = 10080");
+    assert_eq!(week, Duration::from_secs(7 * 24 * 3600));
 }
 
 #[test]

@@ -201,6 +201,11 @@ bounded! {
     CheckpointsLast(u16) = 24 in 1..=720, "time in hours to keep checkpoints"
 }
 
+bounded! {
+    /// Minutes. A drain with one guest after the other has pauses. A week is a bound against a mistake: longer is to keep them for good.
+    SharedPagesKeep(u16) = 5 in 1..=10_080, "time in minutes to keep shared pages"
+}
+
 /// Memory that one migration may take to reduce its bytes, at one end.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(try_from = "Bytes")]

@@ -110,6 +110,7 @@ impl Migrations {
                     keeps: request
                         .keeps
                         .map(|keeps| keeps.min(request.definition.memory)),
+                    may_be_kept: request.definition.checkpoint,
                 },
                 own: Own::new(ours)?,
                 nics,
@@ -271,6 +272,7 @@ impl Migrations {
                 lanes: request.lanes,
                 // What is still to follow is urgent: a page at a time.
                 keeps: None,
+                may_be_kept: false,
                 reduction: None,
                 outage_limit_s: request.outage_limit_s.min(own_limit),
             },

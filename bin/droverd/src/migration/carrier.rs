@@ -62,16 +62,20 @@ impl Carrier {
         self.relay.close(finished);
     }
 
-    /// The same, and waits for the last counters.
+    /// The same, and waits for the last counters, and until it is known whether its end speaks against stored pages.
     pub async fn settle(&self, finished: bool) {
         self.close(finished);
-        self.refresh().await;
+        self.wait(RelayProcess::settle).await;
     }
 
     /// Waits until everything that it has told by now was heard.
     pub async fn refresh(&self) {
+        self.wait(RelayProcess::refresh).await;
+    }
+
+    async fn wait(&self, until: fn(&RelayProcess)) {
         let relay = self.relay.clone();
-        if let Err(error) = tokio::task::spawn_blocking(move || relay.refresh()).await {
+        if let Err(error) = tokio::task::spawn_blocking(move || until(&relay)).await {
             tracing::warn!(%error, "the last counters are missing");
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use drover_api::{ChangeState, ChangeStepState};
 use drover_change::Outcome;
 
-use crate::host::Host;
+use crate::host::{Deaths, Host, kills};
 
 /// Longer than an agent takes from one look at its changes to the next.
 const OF_A_LOOK: Duration = Duration::from_secs(3);
@@ -51,7 +51,8 @@ async fn an_agent_that_is_killed_at_any_record_of_a_change_does_not_keep_it_from
     let records = host.account(whole.id).records.len();
     assert!(records >= 10, "{records}");
     host.undo(whole.id).await.unwrap();
-    for at in 0..records {
+    let mut deaths = Deaths::default();
+    for at in (0..records).cycle().take(kills(records)) {
         let id = host.apply(&plan).await.unwrap().id;
         host.when_written(id, at).await;
         host.kill_agent();
@@ -62,7 +63,9 @@ async fn an_agent_that_is_killed_at_any_record_of_a_change_does_not_keep_it_from
         assert_eq!(view.state, ChangeState::Applied, "{at}: {ended:?}");
         host.undo(id).await.unwrap();
         assert_eq!(host.facts().await, before);
+        deaths.came_to("applied, and undone");
     }
+    deaths.tell("the agent, at each record");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -73,17 +76,19 @@ async fn a_change_whose_process_is_killed_is_taken_back_by_the_agent_or_by_the_n
     let before = host.facts().await;
     let plan = host.plan().await;
     let mut taken_back = [0, 0];
-    for at in 0..8 {
+    let mut deaths = Deaths::default();
+    for at in (0..8).cycle().take(kills(8)) {
         let id = host.apply(&plan).await.unwrap().id;
         host.when_written(id, at).await;
         // With the agent alive, and with neither alive.
-        if at % 2 == 0 {
-            host.kill_process(id);
+        let was_there = if at % 2 == 0 {
+            host.kill_process(id)
         } else {
             host.kill_agent();
-            host.kill_process(id);
+            let was_there = host.kill_process(id);
             host.start().await;
-        }
+            was_there
+        };
         let view = host.ended(id).await;
         match view.state {
             ChangeState::RolledBack => taken_back[at % 2] += 1,
@@ -92,7 +97,14 @@ async fn a_change_whose_process_is_killed_is_taken_back_by_the_agent_or_by_the_n
             other => panic!("{other:?}"),
         }
         assert_eq!(host.facts().await, before);
+        if was_there {
+            deaths.came_to(match view.state {
+                ChangeState::RolledBack => "rolled back",
+                _ => "applied, and undone",
+            });
+        }
     }
+    deaths.tell("the process, or the agent and its process, at each of eight records");
     assert!(
         taken_back.iter().all(|deaths| *deaths > 0),
         "{taken_back:?}"
@@ -107,7 +119,7 @@ async fn an_undo_whose_process_is_killed_is_brought_to_its_end_by_the_living_age
     let strace_runs = Command::new("strace").arg("--version").output().is_ok();
     if !strace_runs {
         println!(
-            "strace does not run, which slows it down: it may be at its end before it is killed"
+            "skipped, because strace does not run, which slows it down: it may be at its end before it is killed"
         );
     }
     let before = host.facts().await;

@@ -16,7 +16,7 @@ use drover_tune::{Disruption, NicSetting, Step};
 use jiff::Timestamp;
 use tempfile::TempDir;
 
-use crate::host::settled;
+use crate::host::{Deaths, settled};
 use crate::network::Network;
 
 /// Words for strace by which an apply dies after some of its steps.
@@ -108,19 +108,18 @@ async fn inside_the_network() {
     let (what, calls) = word.rsplit_once(' ').unwrap();
     let host = Changed::new(what.starts_with("lasting")).await;
     let what = what.trim_start_matches("lasting ");
-    let counted = host.count(what, calls).await;
-    let mut deaths = 0;
-    let mut ends = BTreeMap::new();
-    for (call, times) in &counted {
-        for at in 1..=*times {
-            let (died, outcome) = host.round(what, call, at).await;
-            deaths += u32::from(died);
-            *ends.entry(outcome).or_insert(0) += 1;
+    let mut deaths = Deaths::default();
+    for (call, times) in host.count(what, calls).await {
+        for at in 1..=times {
+            let (died, outcome) = host.round(what, &call, at).await;
+            if died {
+                deaths.came_to(&outcome);
+            }
         }
     }
-    println!("{deaths} deaths at {counted:?} came to {ends:?}");
+    deaths.tell(&word);
     let least = if what == "apply" { 20 } else { 5 };
-    assert!(deaths > least, "{deaths}");
+    assert!(deaths.count() > least, "{deaths:?}");
 }
 
 /// This namespace's host.

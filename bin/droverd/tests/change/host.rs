@@ -1,5 +1,6 @@
 //! A host whose agent is told to change it.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -223,6 +224,33 @@ impl Host {
         let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
         listed.lines().map(|pid| pid.parse().unwrap()).collect()
     }
+}
+
+/// How often something was killed, by what came of it in the end. A round that came to anything by halves has failed before it is counted.
+#[derive(Debug, Default)]
+pub struct Deaths(BTreeMap<String, usize>);
+
+impl Deaths {
+    pub fn came_to(&mut self, outcome: &str) {
+        *self.0.entry(outcome.to_owned()).or_default() += 1;
+    }
+
+    pub fn count(&self) -> usize {
+        self.0.values().sum()
+    }
+
+    /// One line, for docs/measurements/doctor.md.
+    pub fn tell(&self, what: &str) {
+        let count = self.count();
+        let ends = self.0.iter().map(|(end, count)| format!("{count} {end}"));
+        let ends = ends.collect::<Vec<_>>().join(", ");
+        println!("\n{what}: killed at {count} points: {count} of {count}, {ends}");
+    }
+}
+
+/// How often something is killed: as often as `DROVER_KILLS` says, or else so often.
+pub fn kills(otherwise: usize) -> usize {
+    std::env::var("DROVER_KILLS").map_or(otherwise, |text| text.parse().unwrap())
 }
 
 /// Facts without what counts up by itself, and what each start of a host has of its own.

@@ -9,9 +9,11 @@
 )]
 
 use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use drover_api::{Client, VmState, VmView};
@@ -19,8 +21,8 @@ use tempfile::TempDir;
 
 const QEMU: &str = "/usr/bin/qemu-system-x86_64";
 
-/// For anything to happen on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// For anything to happen on a loaded machine, or on one that such a machine emulates.
+const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 
 /// Whether there is a QEMU; says so when there is none.
@@ -30,6 +32,24 @@ pub fn has_qemu() -> bool {
         eprintln!("skipped, because there is no {QEMU}");
     }
     there
+}
+
+/// A port of the loopback that is free for an agent.
+///
+/// The kernel gives none of these to a connection, as it may with one that a listener was given and has closed
+/// again, and other processes of tests begin at others.
+pub fn free_address() -> SocketAddr {
+    const FIRST: u32 = 10_000;
+    const OF_A_PROCESS: u32 = 16;
+    const PROCESSES: u32 = 1_400;
+    static TRIED: AtomicU32 = AtomicU32::new(0);
+    let own = std::process::id() % PROCESSES * OF_A_PROCESS;
+    (0..PROCESSES * OF_A_PROCESS)
+        .map(|_| own + TRIED.fetch_add(1, Ordering::Relaxed))
+        .map(|number| FIRST + number % (PROCESSES * OF_A_PROCESS))
+        .map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, u16::try_from(port).unwrap())))
+        .find(|address| TcpListener::bind(address).is_ok())
+        .expect("a port of the loopback is free")
 }
 
 /// A directory for one host; its guests end with it.

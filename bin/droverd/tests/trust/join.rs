@@ -111,7 +111,7 @@ async fn a_token_that_was_used_is_refused_with_who_and_when() {
 
 /// A host with an authority whose tokens the test has made.
 async fn with_token(expires: Timestamp) -> (Host, JoinToken) {
-    let address = super::place::free_address();
+    let address = super::support::free_address();
     let place = super::place::place("a", address, "");
     let mut office = Office::new();
     office.admit("a", vec![address]);
@@ -172,7 +172,7 @@ async fn what_is_no_token_is_refused_and_a_secret_that_nobody_made() {
     assert_eq!(refused.code, ErrorCode::TokenRefused);
     assert!(refused.message.contains("not known"), "{refused}");
     // Nobody listens there.
-    token.addresses = vec![super::place::free_address()];
+    token.addresses = vec![super::support::free_address()];
     let refused = b.join(&token.to_string()).await.unwrap_err();
     assert_eq!(refused.code, ErrorCode::PeerUnreachable);
 }

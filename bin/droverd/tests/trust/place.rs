@@ -1,6 +1,6 @@
 //! Hosts on the loopback: each an agent with a port of its own.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls;
 
-use super::support::{Agent, Place};
+use super::support::{Agent, Place, free_address};
 
 /// For anything to happen on a loaded machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -24,12 +24,6 @@ pub struct Host {
     pub agent: Agent,
     pub address: SocketAddr,
     pub name: &'static str,
-}
-
-/// A port that is free, most likely, for the moment: that of a listener that is closed again.
-pub fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
 }
 
 /// A place whose agent listens there, with `more` at the end of its configuration.

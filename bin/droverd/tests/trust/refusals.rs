@@ -8,8 +8,9 @@ use drover_api::{
 use drover_trust::{Identity, Trust, Validity, limits};
 use drover_types::MigrationId;
 
-use super::place::{Host, free_address, place, untrusted};
+use super::place::{Host, place, untrusted};
 use super::provision::{Office, client, from_now, host};
+use super::support::free_address;
 
 const DAY: Duration = Duration::from_secs(86_400);
 

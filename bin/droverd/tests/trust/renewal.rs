@@ -5,8 +5,9 @@ use std::time::{Duration, Instant, SystemTime};
 use drover_api::ErrorCode;
 use drover_trust::Validity;
 
-use super::place::{Host, Open, PATIENCE, free_address, place, refusal};
+use super::place::{Host, Open, PATIENCE, place, refusal};
 use super::provision::{Office, from_now, host};
+use super::support::free_address;
 
 const DAY: Duration = Duration::from_secs(86_400);
 

@@ -13,7 +13,7 @@ pub struct CheckpointsView {
     /// Bytes that all may take (`checkpoints.size`); none are kept where that is zero.
     #[schema(value_type = u64)]
     pub size: Bytes,
-    /// Bytes that they take, with what guests that are leaving may need.
+    /// Bytes that they take, with what guests that are leaving may need, and with removed ones until their room is given back.
     #[schema(value_type = u64)]
     pub taken: Bytes,
     /// Those that are kept.

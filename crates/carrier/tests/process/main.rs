@@ -15,8 +15,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use drover_carrier::{
-    Control, ControlError, Counters, Heard, HeldLimit, Keys, Open, Place, Request, Side, Start,
-    State, TlsKeys, Told,
+    Control, ControlError, Counters, Heard, HeldLimit, Keys, Open, PROTOCOL, Place, Request, Side,
+    Start, State, TlsKeys, Told,
 };
 use drover_relay::limits::PATHS_KEPT;
 use drover_relay::{Identity, PREAMBLE_BYTES};
@@ -437,6 +437,65 @@ fn a_new_agent_replaces_the_old_one() {
     ));
     new.ask(&Request::Close { finished: false }).unwrap();
     process.ends();
+}
+
+/// A connection to who greets as a process does, hears the beginning of a line, and then does this.
+fn connected(
+    directory: &tempfile::TempDir,
+    then: impl FnOnce(UnixStream) + Send + 'static,
+) -> (Control, Receiver<Heard>) {
+    let socket = directory.path().join("control.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    thread::spawn(move || {
+        let (mut agent, _) = listener.accept().unwrap();
+        let greeting = format!(
+            r#"{{"is":"greeting","protocol":{PROTOCOL},"version":"0.0.0","pid":0,"start_time":0}}"#
+        );
+        writeln!(agent, "{greeting}").unwrap();
+        agent.read_exact(&mut [0]).unwrap();
+        then(agent);
+    });
+    let (tell, heard) = channel();
+    let hear = move |what| drop(tell.send(what));
+    let (control, _) = Control::connect(&socket, hear).unwrap();
+    (control, heard)
+}
+
+#[test]
+fn what_was_only_said_is_answered_by_who_has_heard_it() {
+    let mut process = process();
+    let agent = process.agent(0);
+    let close = Request::Close { finished: false };
+    let mut said = agent.control.post(&close).unwrap();
+    agent.is_left();
+    assert!(said.is_answered());
+    // It stays so.
+    assert!(said.is_answered());
+    process.ends();
+
+    let directory = tempfile::tempdir().unwrap();
+    let (control, heard) = connected(&directory, drop);
+    let mut said = control.post(&close).unwrap();
+    while !matches!(heard.recv_timeout(PATIENCE).unwrap(), Heard::Gone) {}
+    assert!(!said.is_answered());
+}
+
+#[test]
+fn a_process_that_does_not_listen_is_told_from_one_that_is_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let (end, hangs) = channel::<()>();
+    let (control, _heard) = connected(&directory, move |_agent| {
+        let _ = hangs.recv();
+    });
+    let much = Request::LinkLost {
+        path: PathId(0),
+        reason: "x".repeat(4 << 20),
+    };
+    let silent = control.post(&much).unwrap_err();
+    assert!(matches!(silent, ControlError::Silent { .. }), "{silent}");
+    drop(end);
+    let gone = control.request(&Request::Report, None).unwrap_err();
+    assert!(matches!(gone, ControlError::Gone(_)), "{gone}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::files::optional;
 use crate::interfaces::Listed;
 use crate::interrupts::{fixed, parent_with_interrupts};
 use crate::netlink::Netlink;
-use crate::{dcb, lldp};
+use crate::{dcb, lldp, team};
 
 /// Sockets to the parts of the kernel that tell; none where it does not have one.
 pub(super) struct Asked {
@@ -40,6 +40,7 @@ impl Asked {
             versions: None,
             health: None,
             neighbours: None,
+            options: None,
             has_folder: listed.has_folder,
             stands_on: None,
             fixed: BTreeSet::new(),
@@ -55,6 +56,10 @@ impl Asked {
         }
         if listed.has_device {
             self.hardware(listed.index, &mut told);
+        }
+        // The kernel has what tells it, then: to ask a host without teams would load it.
+        if told.team {
+            told.options = Some(team::ask(listed.index).into());
         }
         told
     }

@@ -143,6 +143,16 @@ impl Folder<'_> {
         Ok(bond)
     }
 
+    /// What it stands on, by the kernel's numbers.
+    pub(super) fn members(&self) -> BTreeMap<u32, String> {
+        let lower = lower(&self.entries("")).into_iter();
+        let numbered = lower.filter_map(|name| {
+            let index = self.tree.parsed(&format!("sys/class/net/{name}/ifindex"))?;
+            Some((index, name))
+        });
+        numbered.collect()
+    }
+
     pub(super) fn counters(&self) -> Result<Counters, String> {
         let number = |name: &str| self.number(&format!("statistics/{name}"));
         Ok(Counters {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use drover_tune::facts::{Fact, Kind, Module, Nic};
+use drover_tune::facts::{Bond, Fact, Kind, Module, Nic};
 
 use super::Told;
 use super::folder::{Folder, lower};
@@ -10,13 +10,10 @@ use super::rdma::rdma;
 use super::told::{Answered, ToldNic};
 use super::tree::Tree;
 use crate::ethtool::{self, Question};
-use crate::{dcb, devlink, lldp};
+use crate::{dcb, devlink, lldp, team};
 
 /// `/sys` belongs to another network namespace.
 const NO_FOLDER: &str = "/sys tells nothing of it in this network namespace";
-
-/// Modes and members of a team are `teamd`'s, told by a family of generic netlink that asking would load on hosts without one.
-const TEAM: &str = "it is a team, and how that uses its members is not read";
 
 pub(super) fn nics(tree: &Tree, told: &Told) -> Vec<Nic> {
     let mut nics: Vec<Nic> = told.nics.iter().map(|told| nic(tree, told)).collect();
@@ -103,12 +100,7 @@ fn nic(tree: &Tree, told: &ToldNic) -> Nic {
             }
             (None, _) => Fact::unknown(NO_FOLDER),
         },
-        bond: match told.team {
-            true => Some(Fact::unknown(TEAM)),
-            false => folder
-                .filter(|_| kind == Kind::Bond)
-                .map(|folder| folder.bond().map_or_else(Fact::Unknown, Fact::Known)),
-        },
+        bond: (kind == Kind::Bond).then(|| of_folder(folder, |folder| bond(folder, told))),
         counters: of_folder(folder, |folder| folder.counters()),
     }
 }
@@ -167,6 +159,16 @@ fn kind(entries: &[String], uevent: &BTreeMap<String, String>) -> Kind {
     }
 }
 
+/// How its members are used.
+fn bond(folder: &Folder<'_>, told: &ToldNic) -> Result<Bond, String> {
+    match &told.options {
+        _ if !told.team => folder.bond(),
+        Some(Answered::Attributes(answer)) => team::bond(answer, &folder.members()),
+        Some(Answered::Nothing(why)) => Err(format!("it is a team, and {why}")),
+        None => Err("it is a team, and what read this host is older, and did not ask".to_owned()),
+    }
+}
+
 /// What only hardware is asked for.
 fn of_hardware<T>(
     told: Option<&Answered>,
@@ -206,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_team_is_a_bond_of_which_is_said_that_its_members_are_not_read() {
+    fn a_team_is_a_bond_and_says_why_it_is_not_known_how_its_members_are_used() {
         let root = tempfile::tempdir().unwrap();
         for name in ["lower_ens1f0", "lower_ens1f1"] {
             fs::create_dir_all(root.path().join("sys/class/net/team0").join(name)).unwrap();
@@ -227,6 +229,7 @@ mod tests {
             enabled: true,
             team: true,
             qdisc: None,
+            options: Some(Answered::Nothing("the kernel refuses to tell".into())),
             stands_on: None,
             fixed: BTreeSet::new(),
             ethtool: BTreeMap::new(),
@@ -239,6 +242,7 @@ mod tests {
         assert_eq!(team.kind, Kind::Bond);
         assert_eq!(team.lower, ["ens1f0", "ens1f1"]);
         let members = team.bond.unwrap();
-        assert_eq!(members.get().unwrap_err(), TEAM);
+        let why = members.get().unwrap_err();
+        assert_eq!(why, "it is a team, and the kernel refuses to tell");
     }
 }

@@ -50,6 +50,9 @@ pub struct ToldNic {
     /// What neighbours said by LLDP, as it is kept, the same way.
     #[serde(default)]
     pub neighbours: Option<Answered>,
+    /// Options of a team, the same way.
+    #[serde(default)]
+    pub options: Option<Answered>,
 }
 
 /// What ethtool answered.

@@ -49,6 +49,19 @@ impl Generic {
             .order(self.family, &payload(command, attributes))
     }
 
+    /// As [`Netlink::parts`].
+    pub(crate) fn parts(
+        &mut self,
+        command: u8,
+        attributes: &[u8],
+        most: usize,
+    ) -> Result<Vec<Vec<u8>>, String> {
+        let all = self
+            .netlink
+            .parts(self.family, &payload(command, attributes), most)?;
+        all.iter().map(|answer| attributes_of(answer)).collect()
+    }
+
     /// As [`Netlink::dump`].
     pub(crate) fn dump(&mut self, command: u8, most: usize) -> Result<Vec<Vec<u8>>, String> {
         let all = self

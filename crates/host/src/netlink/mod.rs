@@ -66,26 +66,45 @@ impl Netlink {
         Ok(error_of(&answer, self.sequence))
     }
 
-    /// Asks for all that there are: what is in each message, no more than `most` of them.
+    /// Asks for all that there are: what is in each message. More than `most` are an error.
     pub(crate) fn dump(
         &mut self,
         kind: u16,
         payload: &[u8],
         most: usize,
     ) -> Result<Vec<Vec<u8>>, String> {
-        let first = self.exchange(kind, NLM_F_REQUEST | NLM_F_DUMP, payload);
+        self.all(kind, NLM_F_REQUEST | NLM_F_DUMP, payload, most)
+    }
+
+    /// Sends one request that is answered in several messages, as what is asked for is too much for one. More than `most` are an error.
+    pub(crate) fn parts(
+        &mut self,
+        kind: u16,
+        payload: &[u8],
+        most: usize,
+    ) -> Result<Vec<Vec<u8>>, String> {
+        self.all(kind, NLM_F_REQUEST, payload, most)
+    }
+
+    fn all(
+        &mut self,
+        kind: u16,
+        flags: u16,
+        payload: &[u8],
+        most: usize,
+    ) -> Result<Vec<Vec<u8>>, String> {
+        let first = self.exchange(kind, flags, payload);
         let mut bytes = first.map_err(|error| unanswered(&error))?;
-        let mut all = Vec::new();
-        while all.len() < most {
+        let mut all = All::of_at_most(most);
+        loop {
             for message in messages(&bytes) {
                 if self::kind(message) == Some(NLMSG_DONE) {
-                    return Ok(all);
+                    return all.told();
                 }
                 all.push(payload_of(message, kind, self.sequence)?);
             }
             bytes = self.receive().map_err(|error| unanswered(&error))?;
         }
-        Ok(all)
     }
 
     fn exchange(&mut self, kind: u16, flags: u16, payload: &[u8]) -> io::Result<Vec<u8>> {
@@ -99,6 +118,43 @@ impl Netlink {
         let mut answer: Vec<u8> = Vec::with_capacity(NETLINK_ANSWER);
         self.socket.recv(&mut answer, 0)?;
         Ok(answer)
+    }
+}
+
+/// What is in several messages. All are read, so that none is taken for the answer to what is asked next.
+struct All {
+    told: Vec<Vec<u8>>,
+    most: usize,
+    beyond: usize,
+}
+
+impl All {
+    fn of_at_most(most: usize) -> Self {
+        let told = Vec::new();
+        Self {
+            told,
+            most,
+            beyond: 0,
+        }
+    }
+
+    fn push(&mut self, payload: Vec<u8>) {
+        if self.told.len() < self.most {
+            self.told.push(payload);
+        } else {
+            self.beyond += 1;
+        }
+    }
+
+    /// An error where there were more: a part would pass for all of it.
+    fn told(self) -> Result<Vec<Vec<u8>>, String> {
+        let (most, sent) = (self.most, self.told.len() + self.beyond);
+        if self.beyond > 0 {
+            return Err(format!(
+                "the kernel tells it in {sent} messages, and {most} are read at most"
+            ));
+        }
+        Ok(self.told)
     }
 }
 
@@ -205,6 +261,21 @@ mod tests {
         for strange in [0, i32::MIN, i32::MAX] {
             assert!(!error(strange).is_empty());
         }
+    }
+
+    #[test]
+    fn more_messages_than_are_read_are_an_error_and_no_part_of_it() {
+        let told = |count: usize| {
+            let mut all = All::of_at_most(2);
+            (0..count).for_each(|number| all.push(vec![number as u8]));
+            all.told()
+        };
+        assert_eq!(told(2), Ok(vec![vec![0], vec![1]]));
+        let refused = told(5).unwrap_err();
+        assert_eq!(
+            refused,
+            "the kernel tells it in 5 messages, and 2 are read at most"
+        );
     }
 
     #[test]

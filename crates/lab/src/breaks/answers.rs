@@ -1,12 +1,13 @@
 //! What ethtool would tell of an adapter of 25 Gbit/s, by the numbers of `include/uapi/linux/ethtool_netlink.h`.
 
-use data_encoding::BASE64;
 use drover_host::{attribute, bitset};
 use serde_json::{Value, json};
 
-/// An adapter, as far as its driver is asked.
+use super::told::{number, shown};
+
+/// What its driver answers.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Adapter {
+pub(super) struct Answers {
     /// Of its link now, in Mbit/s.
     pub(super) speed: u32,
     /// What it can have, of those below.
@@ -25,10 +26,14 @@ pub(super) struct Adapter {
     pub(super) off: &'static [&'static str],
     /// It joins what arrives itself.
     pub(super) lro: bool,
+    /// Queues that what arrives is handed to.
+    pub(super) spread: u32,
+    /// Pause frames are sent and obeyed.
+    pub(super) pause: bool,
 }
 
 /// One with nothing wrong.
-pub(super) const WHOLE: Adapter = Adapter {
+pub(super) const WHOLE: Answers = Answers {
     speed: 25_000,
     most: 25_000,
     by_hand: false,
@@ -38,7 +43,12 @@ pub(super) const WHOLE: Adapter = Adapter {
     adaptive: true,
     off: &[],
     lro: false,
+    spread: 4,
+    pause: false,
 };
+
+/// Places of the table by which packets are handed to queues.
+const PLACES: u32 = 128;
 
 /// What it does for the processors.
 const FEATURES: [&str; 6] = [
@@ -59,18 +69,24 @@ const MODES: [(u32, &str); 3] = [
     (25_000, "25000baseCR/Full"),
 ];
 
-impl Adapter {
+impl Answers {
     /// The answers, as a captured host has them.
     pub(super) fn told(&self) -> Value {
-        let shown = |attributes: Vec<u8>| json!({ "attributes": BASE64.encode(&attributes) });
         json!({
-            "linkmodes": shown(self.linkmodes()),
-            "features": shown(self.features()),
-            "rings": shown([number(2, 8192), number(6, self.ring)].concat()),
-            "channels": shown([number(5, 8), number(9, self.queues)].concat()),
-            "coalesce": shown(attribute(11, &[self.adaptive.into()])),
-            "fec": shown([bitset(2, true, &[("RS", true)]), attribute(3, &[1])].concat()),
+            "linkmodes": shown(&self.linkmodes()),
+            "features": shown(&self.features()),
+            "rings": shown(&[number(2, 8192), number(6, self.ring)].concat()),
+            "channels": shown(&[number(5, 8), number(9, self.queues)].concat()),
+            "coalesce": shown(&attribute(11, &[self.adaptive.into()])),
+            "pause": shown(&[(2, false), (3, self.pause), (4, self.pause)].map(switch).concat()),
+            "rss": shown(&attribute(4, &self.table())),
+            "fec": shown(&[bitset(2, true, &[("RS", true)]), attribute(3, &[1])].concat()),
         })
+    }
+
+    fn table(&self) -> Vec<u8> {
+        let places = (0..PLACES).map(|place| place % self.spread.max(1));
+        places.flat_map(u32::to_ne_bytes).collect()
     }
 
     fn linkmodes(&self) -> Vec<u8> {
@@ -104,6 +120,6 @@ impl Adapter {
     }
 }
 
-fn number(kind: u16, value: u32) -> Vec<u8> {
-    attribute(kind, &value.to_ne_bytes())
+fn switch((kind, is_on): (u16, bool)) -> Vec<u8> {
+    attribute(kind, &[is_on.into()])
 }

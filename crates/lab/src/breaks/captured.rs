@@ -5,10 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::catalogue::{Break, Written};
-use super::server;
+use super::server::{self, Files};
 use crate::command::run;
 use crate::lab::host_of;
 use crate::settings::LabName;
@@ -27,7 +27,7 @@ pub struct Captured {
 }
 
 /// Captures the first hosts of a lab that is up and lays a server over each, with what these breaks write of
-/// the second; what was captured before is replaced.
+/// the second, or of both; what was captured before is replaced.
 ///
 /// # Errors
 /// What `drover doctor capture` says, or files that cannot be written.
@@ -41,8 +41,9 @@ pub(super) async fn capture(lab: &LabName, breaks: &[&Break], drover: &Path) -> 
         let enter = ["netns", "exec", host.namespace()];
         let words = [&enter[..], &[&program, "doctor", "capture", &to]].concat();
         run("ip", &words).await?;
-        let written = breaks.iter().flat_map(|broken| broken.written);
-        let written: Vec<_> = written.filter(|_| number + 1 == HOSTS).collect();
+        let is_of = |broken: &&&Break| number + 1 == HOSTS || broken.everywhere;
+        let written = breaks.iter().filter(is_of);
+        let written: Vec<_> = written.flat_map(|broken| broken.written).collect();
         lay(&folder, &host.name, &written)
             .with_context(|| format!("cannot lay a server over {}", folder.display()))?;
         folders.push(folder);
@@ -68,22 +69,38 @@ fn lay(folder: &Path, host: &str, written: &[&Written]) -> Result<()> {
             adapters.push(name);
         }
     }
-    for (path, text) in server::files(&adapters) {
-        put(folder, &path, &text)?;
-    }
+    let mut files = server::files(&adapters);
+    let first = nics
+        .iter_mut()
+        .find(|nic| name(nic) == adapters.first().cloned());
+    let first = first.context("no NIC was told")?;
     for written in written {
-        match written {
-            Written::File(path, text) => put(folder, path, text)?,
-            Written::Adapter(adapter) => {
-                let first = nics
-                    .iter_mut()
-                    .find(|nic| name(nic) == adapters.first().cloned());
-                first.context("no NIC was told")?["ethtool"] = adapter.told();
-            }
-        }
+        write(&mut files, first, written);
+    }
+    for (path, text) in files {
+        put(folder, &path, &text)?;
     }
     fs::write(&path, serde_json::to_vec_pretty(&told)?)?;
     Ok(())
+}
+
+/// Has something be wrong with its files, or with what is told of its first NIC.
+fn write(files: &mut Files, first: &mut Value, written: &Written) {
+    let mut put = |path: String, text: &str| _ = files.insert(path, text.to_owned());
+    match written {
+        Written::File(path, text) => put((*path).to_owned(), text),
+        Written::OfProcessors(file, text) => {
+            server::of_processors(file).for_each(|path| put(path, text));
+        }
+        Written::Softnet { dropped, squeezed } => {
+            let text = server::softnet(*dropped, *squeezed);
+            put(server::SOFTNET.to_owned(), &text);
+        }
+        Written::Answers(answers) => first["ethtool"] = answers.told(),
+        Written::Line(fabric) => fabric.tell(first),
+        Written::Qdisc(kind) => first["qdisc"] = json!(kind),
+        Written::Mtu(bytes) => first["interface"]["mtu"] = json!(bytes),
+    }
 }
 
 fn put(root: &Path, path: &str, text: &str) -> io::Result<()> {
@@ -100,5 +117,107 @@ fn remove(folder: &Path) -> Result<()> {
             Err(error).with_context(|| format!("cannot remove {}", folder.display()))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use drover_host::{Told, Tree, facts};
+
+    use super::super::catalogue::{catalogue, check_together};
+    use super::*;
+
+    /// What a capture has of a host with two NICs, as far as a server does not replace it.
+    fn capture_of(folder: &Path) {
+        let nic = |name: &str, address: &str| {
+            json!({
+                "interface": {
+                    "name": name, "addresses": [address], "speed": null, "mtu": 9000, "up": true,
+                    "loopback": false, "tx_queues": 1, "rx_queues": 1, "rdma": null,
+                },
+                "has_folder": true, "enabled": true, "ethtool": {},
+            })
+        };
+        let nics = [nic("nic0", "10.77.0.1/24"), nic("nic1", "10.77.1.1/24")];
+        let told = json!({ "host": "x", "nics": nics, "irqbalance": null });
+        fs::write(folder.join(TOLD), told.to_string()).unwrap();
+    }
+
+    /// What these write: files, and what is told of a NIC.
+    fn written_by(breaks: &[&Break]) -> (Files, [Value; 5]) {
+        let nics = ["nic0", "nic1"].map(str::to_owned);
+        let mut files = server::files(&nics);
+        let mut nic = json!({ "interface": { "name": "nic0", "mtu": 9000 } });
+        server::tell(0, &mut nic);
+        for written in breaks.iter().flat_map(|broken| broken.written) {
+            write(&mut files, &mut nic, written);
+        }
+        let mtu = nic["interface"]["mtu"].take();
+        let [ethtool, dcb, neighbours, qdisc] =
+            ["ethtool", "dcb", "neighbours", "qdisc"].map(|part| nic[part].take());
+        (files, [ethtool, dcb, neighbours, qdisc, mtu])
+    }
+
+    #[test]
+    fn of_any_two_that_are_not_refused_each_is_written_as_it_is_alone() {
+        let (whole, told) = written_by(&[]);
+        let all = || catalogue().filter(|broken| broken.is_written());
+        let mut together = 0;
+        for (one, other) in all().flat_map(|one| all().map(move |other| (one, other))) {
+            if check_together(&[one, other]).is_err() {
+                continue;
+            }
+            together += 1;
+            let (names, alone, both) = (
+                format!("{} and {}", one.name, other.name),
+                written_by(&[one]),
+                written_by(&[one, other]),
+            );
+            for (path, text) in &alone.0 {
+                let is_its = whole.get(path) != Some(text);
+                assert!(!is_its || both.0.get(path) == Some(text), "{names}: {path}");
+            }
+            for (part, whole) in told.iter().enumerate() {
+                let is_its = alone.1[part] != *whole;
+                assert!(!is_its || both.1[part] == alone.1[part], "{names}: {part}");
+            }
+        }
+        assert!(together > 0);
+    }
+
+    #[test]
+    fn a_server_is_read_with_all_that_is_laid_and_each_thing_that_is_wrong_is_read_of_it() {
+        let laid = |written: &[&Written]| {
+            let folder = tempfile::tempdir().unwrap();
+            capture_of(folder.path());
+            lay(folder.path(), "b", written).unwrap();
+            let told = fs::read(folder.path().join(TOLD)).unwrap();
+            let told: Told = serde_json::from_slice(&told).unwrap();
+            facts(&Tree::captured(folder.path()), &told)
+        };
+        let whole = laid(&[]);
+        assert_eq!((whole.name.as_str(), whole.nics.len()), ("b", 2));
+        assert_eq!(whole.uptime_s.get(), Ok(&864_000));
+        for (nic, switch) in whole.nics.iter().zip(["leaf1", "leaf2"]) {
+            let dcb = nic.dcb.get().unwrap();
+            assert_eq!(dcb.pfc.as_ref().unwrap().enabled, [3].into());
+            assert_eq!((&dcb.pfc, &dcb.ets), (&dcb.peer_pfc, &dcb.peer_ets));
+            assert_eq!((dcb.apps.len(), &dcb.apps), (1, &dcb.peer_apps));
+            let rdma = nic.rdma.as_ref().unwrap().get().unwrap();
+            assert_eq!((rdma.state.as_str(), rdma.kinds.len()), ("ACTIVE", 2));
+            let neighbours = nic.neighbours.get().unwrap();
+            assert_eq!(neighbours.len(), 1);
+            assert_eq!(neighbours[0].name.as_deref(), Some(switch));
+            assert_eq!(neighbours[0].negotiates, Some(true));
+            assert_eq!(nic.spread.get().unwrap().places.len(), 4);
+            assert_eq!(nic.steering.get().unwrap().send.len(), 4);
+            assert!(!nic.pause.get().unwrap().send);
+        }
+        // What takes commands as well is nothing without what they do.
+        let written = catalogue().filter(|broken| broken.is_written() && broken.leaves_hosts());
+        for broken in written {
+            let parts: Vec<&Written> = broken.written.iter().collect();
+            assert_ne!(laid(&parts), whole, "{}", broken.name);
+        }
     }
 }

@@ -3,16 +3,23 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use drover_api::DEFAULT_QEMU;
 
 use super::captured::{Captured, capture};
-use super::catalogue::{Break, PATHS};
+use super::catalogue::{Break, PATHS, check_together};
+use super::machine::obstacle;
 use crate::command::run;
 use crate::fault::harm;
-use crate::network;
+use crate::host::Host;
+use crate::lab::host_of;
 use crate::settings::{Addressing, LabSettings};
+use crate::{network, require};
 
 /// NICs that commands of the catalogue name.
 const NICS: usize = 2;
+
+/// The host that guests are defined on.
+const OF_GUESTS: usize = 1;
 
 /// What was done.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,11 +32,17 @@ pub struct Broken {
     pub captured: Option<Captured>,
 }
 
-/// Whether these can be wrong with hosts of such a lab.
+/// Whether these can be wrong with hosts of such a lab, all at once.
 ///
 /// # Errors
-/// They name NICs or addresses that it does not have, or take more hosts.
+/// They name NICs or addresses that it does not have, take more hosts or another machine, or one of them is not as it says beside another one.
 pub fn check(lab: &LabSettings, breaks: &[&Break]) -> Result<()> {
+    check_together(breaks)?;
+    for broken in breaks {
+        if let Some(obstacle) = obstacle(broken) {
+            bail!("{} cannot be found here: {obstacle}", broken.name);
+        }
+    }
     if let Some(broken) = breaks.iter().find(|broken| broken.hosts > lab.hosts) {
         let (name, hosts) = (broken.name, broken.hosts);
         bail!(
@@ -44,6 +57,20 @@ pub fn check(lab: &LabSettings, breaks: &[&Break]) -> Result<()> {
     bail!(
         "what can be wrong is about hosts of {NICS} NICs with IPv4: leave --nics, --rate and --addressing as they are, or give more NICs"
     )
+}
+
+/// Checks that the caller may make hosts, and that this machine has what these are made with.
+///
+/// # Errors
+/// What is missing, with what to install.
+pub fn require(breaks: &[&Break]) -> Result<()> {
+    require::check_hosts()?;
+    require::check_faults()?;
+    if breaks.iter().any(|broken| broken.starts_guest()) {
+        require::check(DEFAULT_QEMU.as_ref())?;
+        require::check_taps()?;
+    }
+    Ok(())
 }
 
 /// Has all of it be wrong with the hosts of a lab that is up, until it is removed. `drover` is the program that captures hosts.
@@ -80,5 +107,23 @@ async fn do_one(lab: &LabSettings, broken: &Break) -> Result<()> {
         let space = network::namespace(&lab.name, host);
         run("ip", &["netns", "exec", &space, "sh", "-c", command]).await?;
     }
+    if let Some(guest) = &broken.guest {
+        guest.define(&of_guests(lab), broken.name).await?;
+    }
     Ok(())
+}
+
+/// Takes back what leaves hosts as they were before. What was written of them is replaced by what is captured next.
+///
+/// # Errors
+/// What an agent says, or a file that cannot be removed.
+pub(super) async fn undo(lab: &LabSettings, broken: &Break) -> Result<()> {
+    match &broken.guest {
+        Some(guest) => guest.forget(&of_guests(lab), broken.name).await,
+        None => Ok(()),
+    }
+}
+
+pub(super) fn of_guests(lab: &LabSettings) -> Host {
+    host_of(&lab.name, OF_GUESTS)
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokio::process::Command;
 
 use super::captured::Captured;
+use super::machine::OfMachine;
 use crate::lab::Lab;
 use crate::limits;
 
@@ -18,44 +19,76 @@ const LOOKED: [i32; 2] = [0, 2];
 /// One look of the doctor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Look {
-    /// The rule of its first finding.
+    /// The rule of its first finding that is not the machine's.
     pub first: Option<String>,
     /// What that finding is about.
     pub subject: Option<String>,
     /// What was read.
     pub read: Option<String>,
-    /// How many findings there are.
+    /// How many findings there are, those that are the machine's left out.
     pub findings: usize,
     /// From the program's start to its end, in milliseconds.
     pub took_ms: f64,
 }
 
-/// At one host, there.
-pub(super) async fn of_one(drover: &Path, lab: &Lab) -> Result<Look> {
-    let mut doctor = Command::new(crate::command::find("ip").context("there is no ip")?);
-    doctor.args(["netns", "exec", lab.host(0).namespace()]);
-    doctor.arg(drover);
-    look(doctor, &[]).await
+/// The program that looks, and what it finds of the machine whatever hosts are like.
+#[derive(Debug)]
+pub(super) struct Doctor<'a> {
+    program: &'a Path,
+    machine: OfMachine,
 }
 
-/// At all, by their agents, and at what is asked for beside that.
-pub(super) async fn of_all(drover: &Path, lab: &Lab, asks: &[&str]) -> Result<Look> {
-    let mut doctor = Command::new(drover);
+impl<'a> Doctor<'a> {
+    /// One that knows what it finds of the machine, by a look at a lab with nothing wrong.
+    pub(super) async fn new(program: &'a Path, clean: &Lab) -> Result<Self> {
+        let all = of_all(program, clean, &[]).await?;
+        let machine = OfMachine::of(&all.told);
+        Ok(Self { program, machine })
+    }
+
+    pub(super) fn machine(&self) -> &OfMachine {
+        &self.machine
+    }
+
+    /// At one host, there.
+    pub(super) async fn of_one(&self, lab: &Lab) -> Result<Look> {
+        let mut doctor = Command::new(crate::command::find("ip").context("there is no ip")?);
+        doctor.args(["netns", "exec", lab.host(0).namespace()]);
+        doctor.arg(self.program);
+        Ok(look(doctor, &[]).await?.read(&self.machine))
+    }
+
+    /// At all, by their agents, and at what is asked for beside that.
+    pub(super) async fn of_all(&self, lab: &Lab, asks: &[&str]) -> Result<Look> {
+        let all = of_all(self.program, lab, asks).await?;
+        Ok(all.read(&self.machine))
+    }
+
+    /// At captured hosts, which have nothing of the machine that is found.
+    pub(super) async fn of_captured(&self, captured: &Captured) -> Result<Look> {
+        let folders = captured.folders.iter();
+        let words: Vec<_> = folders
+            .flat_map(|folder| ["--captured".into(), folder.to_string_lossy()])
+            .collect();
+        let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+        let looked = look(Command::new(self.program), &words).await?;
+        Ok(looked.read(&OfMachine::default()))
+    }
+}
+
+/// What the doctor told, and how long that took.
+struct Looked {
+    told: Value,
+    took_ms: f64,
+}
+
+async fn of_all(program: &Path, lab: &Lab, asks: &[&str]) -> Result<Looked> {
+    let mut doctor = Command::new(program);
     doctor.arg("--socket").arg(lab.host(0).api_socket());
     look(doctor, &[&["--all"], asks].concat()).await
 }
 
-/// At captured hosts.
-pub(super) async fn of_captured(drover: &Path, captured: &Captured) -> Result<Look> {
-    let folders = captured.folders.iter();
-    let words: Vec<_> = folders
-        .flat_map(|folder| ["--captured".into(), folder.to_string_lossy()])
-        .collect();
-    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
-    look(Command::new(drover), &words).await
-}
-
-async fn look(mut doctor: Command, words: &[&str]) -> Result<Look> {
+async fn look(mut doctor: Command, words: &[&str]) -> Result<Looked> {
     doctor.arg("doctor").args(words).arg("--json");
     // Another agent that was meant for all commands is not meant here.
     for other in ["DROVER_AGENT", "DROVER_CLUSTER", "DROVER_IDENTITY"] {
@@ -86,20 +119,24 @@ async fn look(mut doctor: Command, words: &[&str]) -> Result<Look> {
             words.trim()
         );
     };
-    Ok(read(&told, took_ms))
+    Ok(Looked { told, took_ms })
 }
 
-fn read(told: &Value, took_ms: f64) -> Look {
-    let findings = told["findings"].as_array().map_or(&[][..], Vec::as_slice);
-    let first = findings.first();
-    let text = |value: &Value| value.as_str().map(str::to_owned);
-    let subject = first.and_then(|first| subject(&first["subject"]));
-    Look {
-        first: first.and_then(|first| text(&first["rule"])),
-        read: first.and_then(|first| text(&first["read"])),
-        subject,
-        findings: findings.len(),
-        took_ms,
+impl Looked {
+    /// Without what is the machine's.
+    fn read(&self, machine: &OfMachine) -> Look {
+        let all = self.told["findings"].as_array();
+        let all = all.map_or(&[][..], Vec::as_slice).iter();
+        let findings: Vec<&Value> = all.filter(|finding| !machine.has(finding)).collect();
+        let first = findings.first();
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        Look {
+            first: first.and_then(|first| text(&first["rule"])),
+            read: first.and_then(|first| text(&first["read"])),
+            subject: first.and_then(|first| subject(&first["subject"])),
+            findings: findings.len(),
+            took_ms: self.took_ms,
+        }
     }
 }
 
@@ -113,6 +150,9 @@ fn subject(told: &Value) -> Option<String> {
     }
     if let Some(other) = told["other"].as_str() {
         words = format!("{words} and {other}");
+    }
+    if let Some(guest) = told["guest"].as_str() {
+        words = format!("{words} guest {guest}");
     }
     if let Some(last) = differ.or(near) {
         words = format!("{words} {last}");
@@ -132,10 +172,26 @@ mod tests {
             { "rule": "pair-mtu", "subject": { "host": "a", "other": "b", "nic": "nic1" }, "read": "9000" },
             { "rule": "nic-ring", "subject": { "host": "a", "other": null, "nic": "nic1" }, "read": "64" },
         ]});
-        let look = read(&told, 1.5);
+        let read = |told: &Value, machine: &OfMachine| {
+            let told = told.clone();
+            Looked { told, took_ms: 1.5 }.read(machine)
+        };
+        let nothing = OfMachine::default();
+        let look = read(&told, &nothing);
         assert_eq!(look.first.as_deref(), Some("pair-mtu"));
         assert_eq!(look.subject.as_deref(), Some("a and b nic1"));
         assert_eq!((look.findings, look.took_ms), (2, 1.5));
-        assert_eq!(read(&json!({ "findings": [] }), 1.0).first, None);
+        assert_eq!(read(&json!({ "findings": [] }), &nothing).first, None);
+        let slow =
+            json!({ "rule": "cpu-governor", "subject": { "host": "a" }, "read": "ondemand" });
+        let machine = OfMachine::of(&json!({ "findings": [slow] }));
+        let told = json!({ "findings": [slow, told["findings"][0]] });
+        let look = read(&told, &machine);
+        assert_eq!(
+            (look.first.as_deref(), look.findings),
+            (Some("pair-mtu"), 1)
+        );
+        let of_card = json!({ "host": "b", "other": null, "guest": "web1", "nic": "net0" });
+        assert_eq!(subject(&of_card).as_deref(), Some("b guest web1 net0"));
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::look::Look;
-use super::trial::{Found, Trials};
+use super::trial::{Found, LeftOut, Trials};
 use crate::compare::{Spread, aligned, spread};
 
 /// All of it, and below it what was found instead of what is wrong.
@@ -46,6 +46,15 @@ pub fn table(trials: &Trials) -> String {
              written: into what was captured of a host, since no namespace has it.\n";
     let held = trials.breaks.iter().filter(|found| found.holds()).count();
     let _ = writeln!(text, "\n{held} of {} found", trials.breaks.len());
+    for (rule, read) in trials.of_machine.each() {
+        let _ = writeln!(
+            text,
+            "this machine itself has {rule}, which is left out of what is found: {read}"
+        );
+    }
+    for LeftOut { name, because } in &trials.left_out {
+        let _ = writeln!(text, "{name} was not tried, because {because}");
+    }
     text + &otherwise
 }
 

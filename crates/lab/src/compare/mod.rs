@@ -66,6 +66,9 @@ pub struct Plan {
     /// Seconds that one move may take, [`limits::MOVE`] at most, which it is without; what has not ended then counts as failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_s: Option<u64>,
+    /// What is so in every move: how large packets are, and whether several are handed over at once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub always: Vec<Fault>,
     /// What goes wrong in every second move; each method moves the guest once without and once with
     /// them in each repeat.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -84,6 +87,7 @@ pub async fn compare(plan: &Plan, command: &str, say: Say<'_>) -> Result<Compari
         bail!("nothing to compare: no methods, or no repeats");
     }
     fault::check(&plan.lab, &plan.faults)?;
+    fault::check_always(&plan.lab, &plan.always)?;
     if !plan.faults.is_empty() {
         require::check_faults()?;
     }
@@ -113,6 +117,7 @@ pub async fn compare(plan: &Plan, command: &str, say: Say<'_>) -> Result<Compari
     if methods.iter().any(|method| method.encryption().is_some()) {
         stage.start_agents().await?;
     }
+    have_always(plan).await?;
     let (variants, calibration) = calibrate(plan, &methods, &mut stage, say).await?;
     let mut runs = Vec::new();
     for repeat in 0..plan.repeats {
@@ -124,6 +129,8 @@ pub async fn compare(plan: &Plan, command: &str, say: Say<'_>) -> Result<Compari
                 faults: &[],
                 clean: None,
             };
+            // What took a fault back may have taken this back with it.
+            have_always(plan).await?;
             let run = stage.run(task).await?;
             say(&report::line(&run, plan.repeats));
             runs.push(run);
@@ -150,6 +157,14 @@ pub async fn compare(plan: &Plan, command: &str, say: Say<'_>) -> Result<Compari
         calibration,
         runs,
     ))
+}
+
+/// Has what is so in every move be so.
+async fn have_always(plan: &Plan) -> Result<()> {
+    for fault in &plan.always {
+        fault::harm(&plan.lab, 0, fault).await?;
+    }
+    Ok(())
 }
 
 async fn possible(plan: &Plan) -> (Vec<Method>, Vec<Skipped>) {

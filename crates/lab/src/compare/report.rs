@@ -287,13 +287,19 @@ fn heading(comparison: &Comparison) -> String {
         .iter()
         .map(|rate| rate.map_or("unlimited".to_owned(), |rate| rate.to_string()))
         .collect();
+    let always: Vec<_> = plan
+        .always
+        .iter()
+        .map(|fault| format!("In every move: {fault}\n"))
+        .collect();
     format!(
-        "{} guest, {}, {}; NICs {}, MTU {}\n{} x {}, Linux {}, QEMU {}{}\n",
+        "{} guest, {}, {}; NICs {}, MTU {}\n{}{} x {}, Linux {}, QEMU {}{}\n",
         plan.guest.memory,
         plan.guest.contents_in_words(),
         plan.guest.dirty,
         nics.join(" + "),
         plan.lab.mtu,
+        always.concat(),
         machine.cores,
         machine.cpu,
         machine.kernel,

@@ -6,7 +6,7 @@
 use anyhow::Result;
 use drover_types::BitRate;
 
-use super::syntax::{Fault, Harm, NewRate, Side, Which};
+use super::syntax::{Fault, Harm, Moment, NewRate, Side, Which};
 use crate::command::run;
 use crate::dice::Dice;
 use crate::network::{self, HOSTS, nic};
@@ -354,6 +354,25 @@ pub(crate) fn check(lab: &LabSettings, faults: &[Fault]) -> Result<()> {
     Ok(())
 }
 
+/// Whether something that is to be so in every move takes a line, or a part of it, or has a moment.
+///
+/// # Errors
+/// It does; or as [`check`].
+pub(crate) fn check_always(lab: &LabSettings, always: &[Fault]) -> Result<()> {
+    check(lab, always)?;
+    let is_of_packets = |fault: &Fault| matches!(fault.harm, Harm::Mtu { .. } | Harm::Single);
+    let has_no_moment = |fault: &Fault| fault.at == Moment::Before && fault.lasting.is_none();
+    let mut wrong = always
+        .iter()
+        .filter(|fault| !is_of_packets(fault) || !has_no_moment(fault));
+    match wrong.next() {
+        Some(fault) => anyhow::bail!(
+            "\"{fault}\" cannot be so in every move: mtu and single can, with at=before and without for="
+        ),
+        None => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -389,5 +408,25 @@ mod tests {
         assert!(refused("1gbit,1gbit", "cut nic=2").contains("last NIC is number 1"));
         assert!(refused("1gbit,none", "rate nic=all to=0.5").contains("unlimited"));
         assert!(check(&lab("1gbit,none"), &fault("rate nic=0 to=0.5")).is_ok());
+        let always = |text| {
+            check_always(&lab("1gbit,1gbit"), &fault(text)).map_err(|error| error.to_string())
+        };
+        assert_eq!(always("single nic=all at=before"), Ok(()));
+        assert_eq!(always("mtu nic=1 to=1500 at=before"), Ok(()));
+        for wrong in [
+            "cut nic=1 at=before",
+            "single nic=all",
+            "single nic=all at=before for=5s",
+        ] {
+            assert!(
+                always(wrong).unwrap_err().contains("in every move"),
+                "{wrong}"
+            );
+        }
+        assert!(
+            always("single nic=2 at=before")
+                .unwrap_err()
+                .contains("last NIC")
+        );
     }
 }

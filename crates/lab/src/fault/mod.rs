@@ -22,7 +22,7 @@ mod syntax;
 
 pub use by_hand::{harm_now, heal_all};
 pub use driver::{Driver, Stage};
-pub(crate) use hand::{check, renamed};
+pub(crate) use hand::{check, check_always, renamed};
 pub use hand::{harm, heal};
 pub(crate) use ideal::rate_left;
 pub use ideal::{Change, Clean, ideal_ms};

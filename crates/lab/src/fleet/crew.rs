@@ -186,10 +186,7 @@ impl Crew {
 
 /// Gives a guest to an agent and has it started.
 async fn start_by(agent: &Agent, definition: &VmDefinition) -> Result<()> {
-    let name = &definition.name;
-    let file = agent.host.definitions().join(format!("{name}.toml"));
-    let text = toml::to_string(definition).context("cannot write a definition")?;
-    std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
-    agent.client.start_vm(name).await?;
+    agent.host.define(definition)?;
+    agent.client.start_vm(&definition.name).await?;
     Ok(())
 }

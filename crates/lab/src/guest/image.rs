@@ -158,7 +158,11 @@ fn is_static(path: &Path) -> bool {
     fs::read(path).is_ok_and(|program| needs_no_loader(&program))
 }
 
-fn static_program(path: &Path, instead: &str) -> Result<Vec<u8>> {
+/// The bytes of a program that needs no libraries.
+///
+/// # Errors
+/// It does, or cannot be read; what to use instead.
+pub(crate) fn static_program(path: &Path, instead: &str) -> Result<Vec<u8>> {
     let program = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     if !needs_no_loader(&program) {
         bail!(
@@ -208,7 +212,9 @@ mod tests {
         assert!(!needs_no_loader(&own[..60]));
         match command::find("busybox") {
             Some(path) if is_static(&path) => {}
-            _ => println!("skipped a part, because busybox-static is not installed"),
+            _ => println!(
+                "skipped, because busybox-static is not installed: what it is was not tested"
+            ),
         }
     }
 

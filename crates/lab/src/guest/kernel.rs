@@ -145,7 +145,7 @@ fn kernel_packages(apt_cache_show: &str) -> Vec<String> {
 }
 
 /// The numbers in a text, so that 6.12 comes after 6.1.
-fn version_key(text: &str) -> Vec<u64> {
+pub(crate) fn version_key(text: &str) -> Vec<u64> {
     let numbers = text.split(|c: char| !c.is_ascii_digit());
     numbers.filter_map(|number| number.parse().ok()).collect()
 }

@@ -100,7 +100,7 @@ impl Nic {
 pub enum Kind {
     /// It has hardware.
     Adapter,
-    /// Several adapters as one.
+    /// Several adapters as one: a bond, or a team.
     Bond,
     /// A switch in the kernel.
     Bridge,
@@ -250,10 +250,10 @@ pub struct Pci {
     pub near: Option<CpuSet>,
 }
 
-/// Several adapters as one (`bonding/*`).
+/// Several adapters as one (`bonding/*`, or the options of a team).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bond {
-    /// The kernel's word, such as `802.3ad` or `active-backup`.
+    /// The kernel's word, such as `802.3ad` or `active-backup`; of a team `loadbalance`, `activebackup`, `roundrobin`.
     pub mode: String,
     /// What decides which member takes a packet, such as `layer3+4`.
     pub hash: Option<String>,
@@ -274,7 +274,7 @@ impl Bond {
     /// Only one member carries at a time.
     #[must_use]
     pub fn one_carries(&self) -> bool {
-        self.mode == "active-backup"
+        matches!(self.mode.as_str(), "active-backup" | "activebackup")
     }
 }
 

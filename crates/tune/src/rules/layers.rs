@@ -14,8 +14,8 @@ use crate::settable::MTU_LEAST;
 /// Policies by which all packets between two hosts take one member.
 const BY_HOST: [&str; 4] = ["layer2", "layer2+3", "encap2+3", "vlan+srcmac"];
 
-/// Modes in which the policy decides which member carries.
-pub(super) const BY_POLICY: [&str; 2] = ["802.3ad", "balance-xor"];
+/// Modes in which the policy decides which member carries. A team has no name for its own: it is a program in the kernel.
+const BY_POLICY: [&str; 3] = ["802.3ad", "balance-xor", "loadbalance"];
 
 /// What stands on an interface has no larger packets than it.
 pub fn mtu(host: &Host, nic: &Nic) -> Verdict {
@@ -96,20 +96,23 @@ pub fn bond(host: &Host, nic: &Nic) -> Verdict {
             "only one of its members carries a migration",
         );
     }
-    if BY_POLICY.contains(&bond.mode.as_str()) {
-        let hash = bond
-            .hash
-            .as_deref()
-            .ok_or("it does not tell what decides")?;
-        if BY_HOST.contains(&hash) {
-            return found(
-                format!("mode {}, members chosen by {hash}", bond.mode),
-                "layer3+4",
-                "all connections between two hosts take the same member",
-            );
-        }
+    match policy(bond)? {
+        Some(hash) if BY_HOST.contains(&hash) => found(
+            format!("mode {}, members chosen by {hash}", bond.mode),
+            "layer3+4",
+            "all connections between two hosts take the same member",
+        ),
+        _ => Ok(Answer::Right),
     }
-    Ok(Answer::Right)
+}
+
+/// What decides which member takes a packet, in modes in which something does.
+pub(super) fn policy(bond: &Bond) -> Result<Option<&str>, Because> {
+    if !BY_POLICY.contains(&bond.mode.as_str()) {
+        return Ok(None);
+    }
+    let hash = bond.hash.as_deref();
+    Ok(Some(hash.ok_or("it does not tell what decides")?))
 }
 
 /// All members of a bond carry, and are alike.

@@ -205,6 +205,37 @@ fn bonds_of_two_hosts_that_use_their_members_otherwise_are_found() {
 }
 
 #[test]
+fn teams_are_judged_as_bonds_that_use_their_members_alike() {
+    let host = |name: &str, number, mode: &str| {
+        let mut host = healthy(name, number);
+        bonded(&mut host, mode, "layer3+4", &["ens1f0", "ens1f1"]);
+        host
+    };
+    let team = |name: &str, number, mode: &str| {
+        let mut host = host(name, number, mode);
+        value(host.nics[2].bond.as_mut().unwrap()).hash = None;
+        host
+    };
+    let one = [team("a", 1, "activebackup"), host("b", 2, "active-backup")];
+    assert_eq!(names(&examine(&one, &[])), ["bond-mode", "bond-mode"]);
+    assert_eq!(told("pair-bond", &one), []);
+    let all = [team("a", 1, "roundrobin"), host("b", 2, "balance-rr")];
+    assert_eq!(names(&examine(&all, &[])), <[&str; 0]>::default());
+    // What decides in a team of two hosts may be two things.
+    let untold = [team("a", 1, "loadbalance"), team("b", 2, "loadbalance")];
+    assert_eq!(names(&examine(&untold, &[])), <[&str; 0]>::default());
+    for (rule, of) in [("bond-mode", 2), ("pair-bond", 1)] {
+        let skipped = told(rule, &untold);
+        assert_eq!(skipped.len(), of, "{rule}: {skipped:?}");
+        let why = "it does not tell what decides";
+        assert!(
+            skipped.iter().all(|(_, because)| because == why),
+            "{skipped:?}"
+        );
+    }
+}
+
+#[test]
 fn clocks_of_which_too_little_is_known_are_skipped() {
     let (mut a, mut b) = (healthy("a", 1), healthy("b", 2));
     let clock = |ahead_ms, doubt_ms| Fact::Known(Clock { ahead_ms, doubt_ms });

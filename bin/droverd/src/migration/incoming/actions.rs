@@ -416,7 +416,7 @@ impl Incoming {
             false => returning.filter(|_| doubt.is_some()),
         };
         if let Some(spent) = spent {
-            // The kernel takes its time for a large file.
+            // That waits for the disk.
             self.context.checkpoints.defer(move || spent.remove());
         }
     }

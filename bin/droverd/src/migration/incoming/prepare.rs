@@ -51,6 +51,8 @@ pub struct Wanted {
     pub outage_limit_s: u64,
     /// The guest's memory, where the source keeps its pages for its return.
     pub keeps: Option<Bytes>,
+    /// Whether its pages may be kept at all, as its definition says.
+    pub may_be_kept: bool,
 }
 
 /// What another host wants, and what this one has for it.
@@ -147,8 +149,9 @@ pub fn session(
         None
     });
     let shared = &context.shared_pages;
-    let lease =
-        stored.map(|terms| tokio::task::block_in_place(|| share(&relay, shared, terms.page_bytes)));
+    let lease = stored.map(|terms| {
+        tokio::task::block_in_place(|| share(&relay, shared, terms.page_bytes, wanted.may_be_kept))
+    });
     let lease = lease.unwrap_or(Ok(Lease::default()));
     let lease = lease.unwrap_or_else(|why| {
         notes.push(format!(
@@ -235,9 +238,14 @@ fn record(
     Ok(Some(growing))
 }
 
-/// Gives the relay the pages that guests share here.
-fn share(relay: &RelayProcess, shared: &SharedPages, page_bytes: u32) -> Result<Lease, String> {
-    let leased = shared.lease(page_bytes);
+/// Gives the relay the pages that guests share here, to which it adds those of a guest whose pages may be kept.
+fn share(
+    relay: &RelayProcess,
+    shared: &SharedPages,
+    page_bytes: u32,
+    may_be_kept: bool,
+) -> Result<Lease, String> {
+    let leased = shared.lease(page_bytes, may_be_kept);
     let (lease, given) = leased.map_err(|error| with_sources(&error))?;
     if let Some((file, stored)) = given {
         // Answered at once, as it is the process that was just started.

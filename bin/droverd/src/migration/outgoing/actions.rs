@@ -443,7 +443,7 @@ impl Outgoing {
     fn remove_baseline(&self) {
         let all = self.link.context.checkpoints.clone();
         let vm = self.source.migration().vm.clone();
-        // The kernel takes its time for a large file.
+        // That waits for the disk.
         let own = all.clone();
         all.defer(move || own.remove_baseline(&vm));
     }

@@ -2,14 +2,14 @@
 
 use super::{Break, among, done, harmed};
 
-/// 270 Mbit/s on a switch's `up0`, of which hosts with an odd and an even last byte of their address have the same share, so that no chance decides who falls short;
+/// 135 Mbit/s on a switch's `up0`, of which hosts with an odd and an even last byte of their address have the same share, so that no chance decides who falls short;
 /// and acknowledgements wait for nothing, so that what crosses the other way does not. `htb` is the one queue for that which every kernel of a lab has.
 const FAIR_UPLINK: &str = "switch: tc qdisc add dev up0 root handle 1: htb default 20 && \
-     tc class add dev up0 parent 1: classid 1:1 htb rate 270mbit burst 64kb cburst 64kb quantum 65536 && \
-     tc class add dev up0 parent 1:1 classid 1:10 htb rate 10mbit ceil 270mbit prio 0 burst 64kb cburst 64kb quantum 65536 && \
+     tc class add dev up0 parent 1: classid 1:1 htb rate 135mbit burst 64kb cburst 64kb quantum 65536 && \
+     tc class add dev up0 parent 1:1 classid 1:10 htb rate 5mbit ceil 135mbit prio 0 burst 64kb cburst 64kb quantum 65536 && \
      for class in 20 30; do \
-     tc class add dev up0 parent 1:1 classid 1:$class htb rate 130mbit ceil 270mbit prio 1 burst 64kb cburst 64kb quantum 65536 && \
-     tc qdisc add dev up0 parent 1:$class bfifo limit 1mb || exit 1; done && \
+     tc class add dev up0 parent 1:1 classid 1:$class htb rate 65mbit ceil 135mbit prio 1 burst 64kb cburst 64kb quantum 65536 && \
+     tc qdisc add dev up0 parent 1:$class bfifo limit 512kb || exit 1; done && \
      tc filter add dev up0 parent 1: protocol ip prio 1 u32 match u16 0 0xff00 at 2 flowid 1:10 && \
      tc filter add dev up0 parent 1: protocol ip prio 2 u32 match u32 1 1 at 12 flowid 1:30";
 
@@ -120,6 +120,13 @@ pub(super) const DONE: &[Break] = &[
         "tcp-buffers",
         "b",
         &["b: sysctl -qw net.ipv4.tcp_rmem='4096 131072 262144'"],
+    ),
+    harmed(
+        "slow-line",
+        "a line carries 30 Mbit/s, and links say that it has 10 Gbit/s",
+        "path-rate",
+        "a and b nic1",
+        "rate nic=1 to=30mbit",
     ),
     among(
         4,

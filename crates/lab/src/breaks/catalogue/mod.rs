@@ -1,11 +1,18 @@
-//! What can be wrong with hosts, in one table: its two halves are what is done to them, and what is written of them.
+//! What can be wrong with hosts, in one table: what is done to them, how guests are defined on them, and what is written of them, and of their lines.
 
 mod done;
+mod guests;
+mod lines;
+mod together;
 mod written;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result};
 
-use super::answers::Adapter;
+use super::answers::Answers;
+use super::defined::Guest;
+use super::fabric::Fabric;
+pub(super) use guests::WHOLE as WHOLE_GUEST;
+pub(super) use together::check_together;
 
 /// Something that is wrong with a host, or between two.
 #[derive(Debug)]
@@ -24,8 +31,12 @@ pub struct Break {
     pub(super) harm: Option<&'static str>,
     /// Commands on hosts: `b: ip link set nic1 mtu 1500`; on the `switch` that joins more than two of them, too.
     pub(super) commands: &'static [&'static str],
+    /// A guest that is defined on the second host, called as this is.
+    pub(super) guest: Option<Guest>,
     /// What is written into what was captured of the second host.
     pub(super) written: &'static [Written],
+    /// That is written of the first host as well.
+    pub(super) everywhere: bool,
 }
 
 /// What a namespace cannot have, as its host's files and kernel would tell it.
@@ -33,8 +44,23 @@ pub struct Break {
 pub(super) enum Written {
     /// The text of a file, by its path below `/`.
     File(&'static str, &'static str),
+    /// The text of a file of each processor, below its folder.
+    OfProcessors(&'static str, &'static str),
+    /// Packets that processors dropped, and how often they left some for later.
+    Softnet {
+        /// Of all together.
+        dropped: u32,
+        /// The same.
+        squeezed: u32,
+    },
     /// What ethtool answers of the first NIC.
-    Adapter(Adapter),
+    Answers(Answers),
+    /// What is told of its line.
+    Line(Fabric),
+    /// What its packets go through before they come to it.
+    Qdisc(&'static str),
+    /// Its largest packet, in bytes.
+    Mtu(u32),
 }
 
 impl Break {
@@ -50,15 +76,25 @@ impl Break {
         matches!(self.rule, "path-rate" | "path-incast" | "path-together")
     }
 
+    /// A guest is started for it, which takes QEMU.
+    #[must_use]
+    pub fn starts_guest(&self) -> bool {
+        self.guest.is_some_and(|guest| guest.runs)
+    }
+
+    /// Hosts are as they were once it is undone.
+    pub(super) fn leaves_hosts(&self) -> bool {
+        self.harm.is_none() && self.commands.is_empty()
+    }
+
     /// With what the doctor is asked beside `--all`, so that it is told.
     #[must_use]
     pub fn asks(&self) -> &'static [&'static str] {
-        if self.needs_loads() {
-            LOADS
-        } else if self.rule.starts_with("path-") {
-            PATHS
-        } else {
-            &[]
+        match self.rule {
+            "path-rate" => LOAD,
+            "path-incast" | "path-together" => LOADS,
+            rule if rule.starts_with("path-") => PATHS,
+            _ => &[],
         }
     }
 }
@@ -66,9 +102,12 @@ impl Break {
 /// What crosses a path.
 pub(super) const PATHS: &[&str] = &["--paths"];
 
-/// What paths carry alone and together. Links of a lab say that they have 10 Gbit/s whatever they carry: 200 Mbit/s are a share that each of 1 Gbit/s has,
+/// What paths carry alone. Links of a lab say that they have 10 Gbit/s whatever they carry: 100 Mbit/s are a share that each of 1 Gbit/s has,
 /// and that two processors carry for several hosts.
-pub(super) const LOADS: &[&str] = &["--paths", "--load=1s", "--load-share=2", "--load-together"];
+pub(super) const LOAD: &[&str] = &["--paths", "--load=1s", "--load-share=1"];
+
+/// The same, and what they carry together.
+pub(super) const LOADS: &[&str] = &["--paths", "--load=1s", "--load-share=1", "--load-together"];
 
 /// Done to hosts of a lab, by commands there.
 const fn done(
@@ -86,7 +125,9 @@ const fn done(
         hosts: 2,
         harm: None,
         commands,
+        guest: None,
         written: &[],
+        everywhere: false,
     }
 }
 
@@ -109,6 +150,20 @@ const fn harmed(
     }
 }
 
+/// A guest that is defined on a host.
+const fn defined(
+    name: &'static str,
+    what: &'static str,
+    rule: &'static str,
+    about: &'static str,
+    guest: Guest,
+) -> Break {
+    Break {
+        guest: Some(guest),
+        ..done(name, what, rule, about, &[])
+    }
+}
+
 /// Written into what was captured.
 const fn written(
     name: &'static str,
@@ -123,6 +178,14 @@ const fn written(
     }
 }
 
+/// Written of both hosts, since two that differ would be found first.
+const fn everywhere(broken: Break) -> Break {
+    Break {
+        everywhere: true,
+        ..broken
+    }
+}
+
 /// Written into what was captured after commands.
 const fn upon(commands: &'static [&'static str], broken: Break) -> Break {
     Break { commands, ..broken }
@@ -130,24 +193,20 @@ const fn upon(commands: &'static [&'static str], broken: Break) -> Break {
 
 /// All of them.
 pub fn catalogue() -> impl Iterator<Item = &'static Break> + Clone {
-    done::DONE.iter().chain(written::WRITTEN)
+    let done = done::DONE.iter().chain(guests::GUESTS);
+    done.chain(written::WRITTEN).chain(lines::LINES)
 }
 
-/// Those of these names, in their order.
+/// The one of this name.
 ///
 /// # Errors
-/// A name that is none.
-pub fn chosen(names: &[String]) -> Result<Vec<&'static Break>> {
-    let find = |name: &String| {
-        let found = catalogue().find(|broken| broken.name == name);
-        found.map_or_else(|| refuse(name), Ok)
-    };
-    names.iter().map(find).collect()
-}
-
-fn refuse(name: &str) -> Result<&'static Break> {
-    let names: Vec<_> = catalogue().map(|broken| broken.name).collect();
-    bail!("nothing named {name:?} can be wrong: {}", names.join(", "))
+/// It is none.
+pub fn named(name: &str) -> Result<&'static Break> {
+    let found = catalogue().find(|broken| broken.name == name);
+    found.with_context(|| {
+        let names: Vec<_> = catalogue().map(|broken| broken.name).collect();
+        format!("nothing named {name:?} can be wrong: {}", names.join(", "))
+    })
 }
 
 #[cfg(test)]
@@ -166,10 +225,13 @@ mod tests {
             let ways = [
                 broken.harm.is_some(),
                 !broken.commands.is_empty(),
+                broken.guest.is_some(),
                 broken.is_written(),
             ];
             assert!(ways.contains(&true), "{name}");
-            assert!(broken.harm.is_none() || !broken.is_written(), "{name}");
+            let is_done = broken.harm.is_some() || broken.guest.is_some();
+            assert!(!is_done || !broken.is_written(), "{name}");
+            assert!(!broken.everywhere || broken.is_written(), "{name}");
             assert!(!broken.what.is_empty() && !broken.rule.is_empty(), "{name}");
         }
     }
@@ -189,15 +251,22 @@ mod tests {
     }
 
     #[test]
+    fn guests_are_defined_as_an_agent_takes_them() {
+        let defined = catalogue().filter_map(|broken| Some((broken.name, broken.guest?)));
+        let mut runs = 0;
+        for (name, guest) in defined.chain([("whole", WHOLE_GUEST)]) {
+            let definition = guest.definition(name).unwrap();
+            assert_eq!(definition.name.as_str(), name);
+            assert_eq!(definition.check(), Ok(()), "{name}");
+            runs += usize::from(guest.runs);
+        }
+        assert!(runs > 0 && !WHOLE_GUEST.runs);
+    }
+
+    #[test]
     fn a_name_that_is_none_is_refused_with_those_that_are() {
-        let chosen = |names: &[&str]| {
-            let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
-            super::chosen(&names)
-        };
-        let two = chosen(&["loss", "cut"]).unwrap();
-        let names: Vec<_> = two.iter().map(|broken| broken.name).collect();
-        assert_eq!(names, ["loss", "cut"]);
-        let refused = chosen(&["los"]).unwrap_err().to_string();
+        assert_eq!(named("loss").unwrap().name, "loss");
+        let refused = named("los").unwrap_err().to_string();
         assert!(refused.contains("\"los\"") && refused.contains("governor"));
     }
 }

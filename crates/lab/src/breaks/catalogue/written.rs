@@ -1,8 +1,8 @@
 //! What no namespace has, written into what was captured of the second host: its processors, adapters, bridges and bonds.
 
-use super::Written::{Adapter as Told, File};
+use super::Written::{Answers as Told, File, OfProcessors, Qdisc, Softnet};
 use super::{Break, Written, upon, written};
-use crate::breaks::answers::{Adapter, WHOLE};
+use crate::breaks::answers::{Answers, WHOLE};
 
 pub(super) const WRITTEN: &[Break] = &[
     written(
@@ -22,11 +22,66 @@ pub(super) const WRITTEN: &[Break] = &[
         ],
     ),
     written(
+        "sparing",
+        "hardware that chooses the rate of processors saves energy",
+        "cpu-preference",
+        "b",
+        &[
+            OfProcessors("cpufreq/scaling_driver", "intel_pstate"),
+            OfProcessors("cpufreq/scaling_governor", "powersave"),
+            OfProcessors("cpufreq/energy_performance_preference", "balance_power"),
+        ],
+    ),
+    written(
+        "balancing",
+        "the kernel moves memory between nodes",
+        "numa-balancing",
+        "b",
+        &[File("proc/sys/kernel/numa_balancing", "1")],
+    ),
+    written(
+        "yielding",
+        "connections send less as soon as others send",
+        "tcp-congestion",
+        "b",
+        &[
+            File(
+                "proc/sys/net/ipv4/tcp_available_congestion_control",
+                "reno cubic vegas",
+            ),
+            File("proc/sys/net/ipv4/tcp_congestion_control", "vegas"),
+        ],
+    ),
+    written(
+        "backlog",
+        "packets that are handed to another processor find no place there",
+        "net-backlog",
+        "b",
+        &[Softnet {
+            dropped: 80_000,
+            squeezed: 0,
+        }],
+    ),
+    written(
+        "budget",
+        "processors leave packets for later, and both adapters drop some, each fewer than is found of one",
+        "net-budget",
+        "b",
+        &[
+            Softnet {
+                dropped: 0,
+                squeezed: 8000,
+            },
+            File("sys/class/net/nic0/statistics/rx_missed_errors", "800"),
+            File("sys/class/net/nic1/statistics/rx_missed_errors", "800"),
+        ],
+    ),
+    written(
         "rate-capped",
         "the rate of a link of 25 Gbit/s was set to 1 by hand",
         "link-speed",
         "b nic0",
-        &[Told(Adapter {
+        &[Told(Answers {
             speed: 1000,
             by_hand: true,
             ..WHOLE
@@ -37,7 +92,7 @@ pub(super) const WRITTEN: &[Break] = &[
         "one host has an adapter of 10 Gbit/s, the other one of 25",
         "pair-speed",
         "a and b nic0",
-        &[Told(Adapter {
+        &[Told(Answers {
             speed: 10_000,
             most: 10_000,
             ..WHOLE
@@ -48,7 +103,7 @@ pub(super) const WRITTEN: &[Break] = &[
         "a link carries one way at a time",
         "link-duplex",
         "b nic0",
-        &[Told(Adapter {
+        &[Told(Answers {
             half: true,
             ..WHOLE
         })],
@@ -65,7 +120,7 @@ pub(super) const WRITTEN: &[Break] = &[
         "an adapter of 25 Gbit/s has one queue",
         "nic-queues",
         "b nic0",
-        &[Told(Adapter { queues: 1, ..WHOLE })],
+        &[Told(Answers { queues: 1, ..WHOLE })],
     ),
     written(
         "interrupts",
@@ -80,6 +135,46 @@ pub(super) const WRITTEN: &[Break] = &[
         ],
     ),
     written(
+        "one-processor",
+        "one processor takes the interrupts of all queues of an adapter",
+        "nic-crowded",
+        "b nic0",
+        &[
+            File("proc/irq/61/smp_affinity_list", "0"),
+            File("proc/irq/61/effective_affinity_list", "0"),
+            File("proc/irq/62/smp_affinity_list", "0"),
+            File("proc/irq/62/effective_affinity_list", "0"),
+            File("proc/irq/63/smp_affinity_list", "0"),
+            File("proc/irq/63/effective_affinity_list", "0"),
+        ],
+    ),
+    written(
+        "spread",
+        "an adapter hands all packets to one of its queues",
+        "nic-spread",
+        "b nic0",
+        &[Told(Answers { spread: 1, ..WHOLE })],
+    ),
+    written(
+        "send-queues",
+        "all processors send by one of an adapter's four queues",
+        "nic-xps",
+        "b nic0",
+        &[
+            File("sys/class/net/nic0/queues/tx-0/xps_cpus", "ff"),
+            File("sys/class/net/nic0/queues/tx-1/xps_cpus", "00"),
+            File("sys/class/net/nic0/queues/tx-2/xps_cpus", "00"),
+            File("sys/class/net/nic0/queues/tx-3/xps_cpus", "00"),
+        ],
+    ),
+    written(
+        "held-to-a-rate",
+        "packets are held to a rate before they come to an adapter",
+        "nic-qdisc",
+        "b nic0",
+        &[Qdisc("tbf")],
+    ),
+    written(
         "steering",
         "packets are handed on to other processors, as was once set for another adapter",
         "nic-steering",
@@ -91,14 +186,14 @@ pub(super) const WRITTEN: &[Break] = &[
         "an adapter has 64 places for packets in each queue",
         "nic-ring",
         "b nic0",
-        &[Told(Adapter { ring: 64, ..WHOLE })],
+        &[Told(Answers { ring: 64, ..WHOLE })],
     ),
     written(
         "coalescing",
         "an adapter interrupts for each packet",
         "nic-coalescing",
         "b nic0",
-        &[Told(Adapter {
+        &[Told(Answers {
             adaptive: false,
             ..WHOLE
         })],
@@ -108,7 +203,7 @@ pub(super) const WRITTEN: &[Break] = &[
         "an adapter leaves checksums and joining of what arrives to the processors",
         "nic-offloads",
         "b nic0",
-        &[Told(Adapter {
+        &[Told(Answers {
             off: &["rx-checksum", "rx-gro"],
             ..WHOLE
         })],
@@ -120,7 +215,7 @@ pub(super) const WRITTEN: &[Break] = &[
             "the adapter below a bridge joins packets that are to be forwarded",
             "nic-lro",
             "b nic0",
-            &[Told(Adapter { lro: true, ..WHOLE })],
+            &[Told(Answers { lro: true, ..WHOLE })],
         ),
     ),
     upon(

@@ -145,7 +145,7 @@ mod tests {
         std::fs::write(&path, vec![7; 1 << 20]).unwrap();
         for (program, arguments) in PROGRAMS {
             if find(program).is_none() {
-                println!("skipped a part, because {program} is not installed");
+                println!("skipped, because {program} is not installed");
                 continue;
             }
             let bytes = compress(&path, program, arguments).unwrap();

@@ -7,7 +7,7 @@ use crate::cost::of_rate;
 use crate::facts::{Dcb, Fact, Host, Kind, Layers, Nic, Rdma};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 use crate::rules::dcb::{is_set, listed, shared};
-use crate::rules::layers::BY_POLICY;
+use crate::rules::layers::policy;
 use crate::rules::switches::{called, neighbour};
 use crate::rules::used::rate;
 
@@ -82,14 +82,18 @@ fn bonds<'h>(host: &'h Host, nic: &'h Nic) -> Vec<&'h Nic> {
     bonds.filter(|nic| nic.kind == Kind::Bond).collect()
 }
 
-/// How they use their members.
+/// How they use their members. Teams have words of their own for what bonds do as well.
 fn modes(bonds: &[&Nic]) -> Result<BTreeSet<String>, Because> {
     let mode = |nic: &&Nic| -> Result<String, Because> {
         let bond = nic.bond.as_ref().ok_or("its members are not told")?.get()?;
-        let by_hash = BY_POLICY.contains(&bond.mode.as_str());
-        Ok(match bond.hash.as_ref().filter(|_| by_hash) {
-            Some(hash) => format!("{} by {hash}", bond.mode),
-            None => bond.mode.clone(),
+        let mode = match bond.mode.as_str() {
+            "activebackup" => "active-backup",
+            "roundrobin" => "balance-rr",
+            mode => mode,
+        };
+        Ok(match policy(bond)? {
+            Some(hash) => format!("{mode} by {hash}"),
+            None => mode.to_owned(),
         })
     };
     bonds.iter().map(mode).collect()

@@ -2,25 +2,28 @@
 //!
 //! Everything here blocks, for bounded times.
 
+mod watch;
+
 use std::fs::{self, File};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path as FilePath, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use drover_carrier::{
-    BaselineFile, Control, Counters, Heard, Keys, Open, Opened, Place, Request, Side, Start, State,
-    StoredFile, Told,
+    BaselineFile, Control, ControlError, Counters, Keys, Open, Opened, Place, Posted, Request,
+    Side, Start, State, StoredFile,
 };
-use drover_relay::{BrokenBy, Event, TurnedAway};
+use drover_relay::{Event, TurnedAway};
 use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId, with_sources};
 use uuid::Uuid;
 
 use super::held::Sockets;
-use crate::limits::{RELAY_END_AGAIN, RELAY_ENDED, RELAY_ENDS};
+use crate::limits::RELAY_ENDS;
+pub use watch::Doubt;
+use watch::{Known, Watch, end, end_own};
 
 /// The directory of the running agent's relays, below its runtime directory.
 pub const DIRECTORY: &str = "relays";
@@ -36,15 +39,6 @@ pub enum News {
     Event(Event),
     /// It has ended unasked; nothing reaches QEMU any more.
     Died(String),
-}
-
-/// What speaks against pages that this host has stored, for which a relay that had them may have failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Doubt {
-    /// A chunk could not be used, perhaps for a page to which it refers.
-    Chunk,
-    /// Its process has ended unasked, perhaps by what it read; or nothing is known of it.
-    Died,
 }
 
 /// Why a session of before does not carry any more.
@@ -77,16 +71,6 @@ pub struct RelayProcess {
     place: Place,
     pid: u32,
     known: Arc<Known>,
-}
-
-/// What was heard of a process.
-#[derive(Debug, Default)]
-struct Known {
-    /// Its process, once it has said so.
-    pid: OnceLock<u32>,
-    counters: Mutex<Option<Counters>>,
-    doubt: OnceLock<Doubt>,
-    closing: AtomicBool,
 }
 
 impl Relays {
@@ -323,19 +307,16 @@ impl RelayProcess {
 
     /// The newest counters, once there are some.
     pub fn counters(&self) -> Option<Counters> {
-        let counters = &self.known.counters;
-        counters
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.known.counters()
     }
 
     /// What has happened by now that speaks against pages which it was given as stored.
     pub fn doubt(&self) -> Option<Doubt> {
-        self.known.doubt.get().copied()
+        self.known.doubt()
     }
 
-    /// Waits until the counters are those of now; of a process that has ended they stay.
+    /// Waits until the counters are those of now, for twice as long as an answer may take at most; of a process that has ended they stay,
+    /// and what its end means is known then.
     pub fn refresh(&self) {
         if let Err(error) = self.control.request(&Request::Report, None) {
             tracing::debug!(
@@ -343,7 +324,16 @@ impl RelayProcess {
                 error = with_sources(&error),
                 "last counters stay"
             );
+            if matches!(error, ControlError::Gone(_)) {
+                self.known.wait_until_over();
+            }
         }
+    }
+
+    /// The same of one that was [told to end](Self::close). One that does not answer by then that it has heard so is doubted.
+    pub fn settle(&self) {
+        self.refresh();
+        self.known.settle();
     }
 
     /// Its process.
@@ -377,155 +367,54 @@ impl RelayProcess {
         self.post(&Request::Limit { path, rate });
     }
 
-    /// Ends the session, and then the process.
+    /// Ends the session, and then the process. One that dies before it has heard that has died unasked.
     pub fn close(&self, finished: bool) {
-        if !self.known.closing.swap(true, Ordering::AcqRel) {
-            self.post(&Request::Close { finished });
-        }
+        self.known.close(|| self.post(&Request::Close { finished }));
     }
 
-    fn post(&self, request: &Request) {
-        if let Err(error) = self.control.post(request) {
-            // Whoever listens is told that it is gone.
-            tracing::debug!(pid = self.pid, error = with_sources(&error), "not heard");
-        }
+    fn post(&self, request: &Request) -> Option<Posted> {
+        let posted = self.control.post(request);
+        posted
+            .inspect_err(|error| {
+                // Whoever listens is told that it is gone.
+                tracing::debug!(pid = self.pid, error = with_sources(error), "not heard");
+            })
+            .ok()
     }
 
-    /// When this returns no further byte reaches QEMU.
+    /// When this returns no further byte reaches QEMU, and what its end means is known where it has ended.
     pub fn cut(&self) {
-        self.known.closing.store(true, Ordering::Release);
-        if let Err(error) = self.control.request(&Request::Cut, None) {
-            tracing::warn!(
-                pid = self.pid,
-                error = with_sources(&error),
-                "ending the relay's process"
-            );
-            end_own(&self.place, Some(self.pid), Duration::ZERO);
+        match self.control.request(&Request::Cut, None) {
+            Ok(()) => self.known.cut(),
+            Err(error) => self.kill(&error),
         }
         self.post(&Request::Close { finished: false });
     }
-}
 
-/// Listens to one process, and sees to its end.
-#[derive(Clone)]
-struct Watch {
-    place: Place,
-    /// Where it is ours to reap.
-    child: Arc<Mutex<Option<Child>>>,
-    known: Arc<Known>,
-}
-
-impl Watch {
-    fn heard(&self, heard: Heard, hear: &impl Fn(News)) {
-        match heard {
-            Heard::Report(counters) => {
-                let known = &self.known.counters;
-                *known.lock().unwrap_or_else(PoisonError::into_inner) = Some(*counters);
-            }
-            Heard::Event(_, Told::Relay(event)) => {
-                if let Event::ChannelBroke { by, .. } = &event
-                    && *by == BrokenBy::Chunk
-                {
-                    self.doubted(Doubt::Chunk);
-                }
-                hear(News::Event(event));
-            }
-            // It ends after that, or has been told so by its state.
-            Heard::Event(_, Told::Alone { .. }) => {}
-            Heard::Gone if self.known.closing.load(Ordering::Acquire) => self.end(RELAY_ENDED),
-            Heard::Gone => {
-                self.doubted(Doubt::Died);
-                self.end(Duration::ZERO);
-                hear(News::Died("the relay's process ended unasked".to_owned()));
-            }
+    /// Ends its process, which does not do what it is asked for; or has ended by itself.
+    fn kill(&self, error: &ControlError) {
+        let why = with_sources(error);
+        tracing::warn!(pid = self.pid, why, "ending the relay's process");
+        let is_gone = matches!(error, ControlError::Gone(_));
+        if !is_gone {
+            self.known.kill();
         }
-    }
-
-    /// The first counts.
-    fn doubted(&self, doubt: Doubt) {
-        self.known.doubt.get_or_init(|| doubt);
-    }
-
-    fn end(&self, patience: Duration) {
-        end_own(&self.place, self.known.pid.get().copied(), patience);
-        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(mut child) = child.take()
-            // It has ended, or has not even begun.
-            && let Err(error) = child.kill().and_then(|()| child.wait())
-        {
-            tracing::warn!(%error, "the relay's process was not reaped");
+        end_own(&self.place, Some(self.pid), Duration::ZERO);
+        if is_gone {
+            self.known.wait_until_over();
         }
     }
 }
 
-/// The same for one process, unless another one has its place by now.
-fn end_own(place: &Place, pid: Option<u32>, patience: Duration) {
-    let record = place.record();
-    let other = matches!((record, pid), (Ok(Some(record)), Some(pid)) if record.pid != pid);
-    if !other {
-        end(place, patience);
+impl Drop for RelayProcess {
+    fn drop(&mut self) {
+        self.known.let_go();
     }
-}
-
-/// Ends a process if it does not by itself, and removes its files. Returns when nothing of it can
-/// reach QEMU any more.
-fn end(place: &Place, patience: Duration) {
-    match place.record() {
-        Ok(Some(record)) => {
-            while let Err(error) = record.end(patience) {
-                tracing::error!(pid = record.pid, %error, "a relay's process does not end");
-                std::thread::sleep(RELAY_END_AGAIN);
-            }
-        }
-        Ok(None) => {}
-        Err(error) => tracing::error!(%error, "the record of a relay's process is unreadable"),
-    }
-    remove(place);
 }
 
 fn remove(place: &Place) {
     if let Err(error) = place.remove() {
         let directory = place.directory().display();
         tracing::warn!(%directory, %error, "the files of a relay's process were not removed");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What is doubted when this was heard.
-    fn doubt(heard: Heard, closing: bool) -> Option<Doubt> {
-        let directory = tempfile::tempdir().unwrap();
-        let known = Arc::new(Known::default());
-        known.closing.store(closing, Ordering::Release);
-        let watch = Watch {
-            place: Place::at(directory.path().join("relay")),
-            child: Arc::default(),
-            known: known.clone(),
-        };
-        watch.heard(heard, &|_| {});
-        known.doubt.get().copied()
-    }
-
-    #[test]
-    fn stored_pages_are_doubted_for_a_chunk_and_for_a_relay_that_died_and_for_nothing_else() {
-        let broke = |by| {
-            let reason = "broken".to_owned();
-            let event = Event::ChannelBroke {
-                channel: 1,
-                by,
-                reason,
-            };
-            Heard::Event(1, Told::Relay(event))
-        };
-        assert_eq!(doubt(broke(BrokenBy::Chunk), false), Some(Doubt::Chunk));
-        assert_eq!(doubt(broke(BrokenBy::Socket), false), None);
-        assert_eq!(doubt(Heard::Gone, false), Some(Doubt::Died));
-        assert_eq!(doubt(Heard::Gone, true), None);
-        let alone = Told::Alone {
-            lasted: Duration::ZERO,
-        };
-        assert_eq!(doubt(Heard::Event(1, alone), false), None);
     }
 }

@@ -1,0 +1,7 @@
+//! What the kernel tells of its own objects, on the emulated host.
+
+mod anew;
+mod bonds;
+mod dcb;
+mod rdma;
+mod teams;
