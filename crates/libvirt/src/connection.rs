@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use crate::domain::{self, Domains, Look, Xml};
+use crate::domain::{self, DomainState, Domains, Look, Xml};
 use crate::error::{CallError, Closed, ConnectError, Refusal};
 use crate::events::{Events, Job};
 use crate::library::{Connecting, Library};
@@ -177,19 +177,24 @@ impl Connection {
         self.call("end a domain", ask).await
     }
 
-    /// Takes a domain's definition away, with what libvirt itself keeps beside it. That there is none is no error.
+    /// Takes the definition of a domain away that is off, with what libvirt itself keeps beside it. That there is none is no error. One
+    /// that has a hypervisor keeps it, and its state is told: without a definition it would be lost when it ends.
     ///
     /// # Errors
     /// libvirt's reason, no answer, or the connection is lost.
-    pub async fn undefine(&self, domain: Uuid) -> Result<(), CallError> {
+    pub async fn undefine(&self, domain: Uuid) -> Result<Option<DomainState>, CallError> {
         let ask = move |connection: &raw::Connection| {
             let Some(at) = unless_gone(connection.domain(domain))? else {
-                return Ok(());
+                return Ok(None);
             };
-            match at.is_persistent()? {
-                true => unless_gone(domain::undefine(&at)).map(drop),
-                false => Ok(()),
+            let info = at.info()?;
+            if info.is_in_memory() {
+                return Ok(Some(DomainState::from_number(info.state)));
             }
+            if at.is_persistent()? {
+                unless_gone(domain::undefine(&at))?;
+            }
+            Ok(None)
         };
         self.call("take a domain's definition away", ask).await
     }

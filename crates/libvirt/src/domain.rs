@@ -66,7 +66,7 @@ pub enum DomainState {
 }
 
 impl DomainState {
-    fn from_number(number: u8) -> Self {
+    pub(crate) fn from_number(number: u8) -> Self {
         match number {
             // A `BLOCKED` one waits for a resource; QEMU has none.
             1 | 2 => Self::Running,

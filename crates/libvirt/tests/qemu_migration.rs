@@ -499,6 +499,9 @@ async fn how_far_a_migration_is_is_told_by_both_ends_and_what_arrived_can_be_tak
     ended(migrating).await.unwrap();
     assert_eq!(pair.source.look(uuid).await.unwrap(), None);
     assert_eq!(why(&pair.destination, uuid).await, Some(Why::Asked));
+    // What has a hypervisor does not lose its definition.
+    let kept = pair.destination.undefine(uuid).await.unwrap();
+    assert_eq!(kept, Some(DomainState::Paused));
     // Twice, as somebody does who does not know how far he came.
     for _ in 0..2 {
         pair.destination.destroy(uuid).await.unwrap();
@@ -506,7 +509,7 @@ async fn how_far_a_migration_is_is_told_by_both_ends_and_what_arrived_can_be_tak
     let left = pair.destination.look(uuid).await.unwrap().unwrap();
     assert_eq!(left.domain.state, DomainState::ShutOff);
     for _ in 0..2 {
-        pair.destination.undefine(uuid).await.unwrap();
+        assert_eq!(pair.destination.undefine(uuid).await.unwrap(), None);
     }
     assert_eq!(pair.destination.look(uuid).await.unwrap(), None);
 }

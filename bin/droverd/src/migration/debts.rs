@@ -12,6 +12,8 @@ use super::{Key, Migrations};
 use crate::libvirt::{Debt, DomainRecord, Ended, Left};
 use crate::limits;
 
+const STARTED: &str = "somebody has started the domain here since: its definition is left";
+
 /// What came of it.
 #[derive(Debug, PartialEq, Eq)]
 enum Paid {
@@ -108,17 +110,15 @@ impl Migrations {
             Ok(Left::Nothing) => {
                 return Paid::Over("nothing that came of the domain is left here".to_owned());
             }
-            Ok(Left::InMemory) => {
-                let what = "somebody has started the domain here since: its definition is left";
-                return Paid::Over(what.to_owned());
-            }
+            Ok(Left::InMemory) => return Paid::Over(STARTED.to_owned()),
         }
         match self.may_go(migration, domain).await {
             Judged::Later(why) => Paid::NotYet(why),
             Judged::Stays(why) => Paid::Over(why),
             Judged::Goes => match ended.undefine().await {
                 Err(why) => Paid::NotYet(why),
-                Ok(()) => {
+                Ok(Left::InMemory) => Paid::Over(STARTED.to_owned()),
+                Ok(Left::Nothing | Left::Definition) => {
                     let source = &migration.source;
                     Paid::Over(format!(
                         "{source} keeps the domain: the definition that had come with it was taken away here"

@@ -146,7 +146,13 @@ impl Arriving {
         // Before all of it was here none had come with it: one that is there is somebody's.
         if seen.comes == Comes::Whole && self.expected.persistent {
             let undefined = self.connection.undefine(uuid).await;
-            undefined.map_err(|error| failed(END, &error))?;
+            if let Some(state) = undefined.map_err(|error| failed(END, &error))? {
+                let state = words(state);
+                let why = format!(
+                    "somebody started the domain here right after what came was ended: libvirt says that it is {state}"
+                );
+                return Err(refused(END, why));
+            }
         }
         Ok(exit(Some("it was ended, as it is not to come")))
     }

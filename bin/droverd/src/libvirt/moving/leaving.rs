@@ -25,6 +25,7 @@ use crate::libvirt::domains::words;
 use crate::registry::files;
 
 const MIGRATE: &str = "migrate";
+const FORGET: &str = "let go of the domain";
 pub(super) const LOOK: &str = "look at the domain";
 
 /// What is known of a domain before it moves, and how it is to.
@@ -164,24 +165,22 @@ impl Leaving {
 
     /// Sees to it that nothing of a domain that has left can be started here.
     async fn forget(&self) -> Result<Exit, MachineError> {
-        const FORGET: &str = "let go of the domain";
-        if let Some(look) = self.look().await? {
-            if !is_off(&look) {
-                let state = words(look.domain.state);
-                let why = format!(
-                    "libvirt says that the domain is {state} here, which was handed off: `virsh list` tells what it is"
-                );
-                return Err(refused(FORGET, why));
-            }
-            if !self.terms.domain.moving.persistent {
-                // It did not go along, and is nowhere else.
-                let why = "somebody defined the domain here while it moved: see that this definition is not started";
-                return Ok(exit(Some(why)));
-            }
-            let undefined = self.connection.undefine(self.terms.uuid).await;
-            undefined.map_err(|error| failed(FORGET, &error))?;
+        let Some(look) = self.look().await? else {
+            return Ok(exit(None));
+        };
+        if !is_off(&look) {
+            return Err(is_here(look.domain.state));
         }
-        Ok(exit(None))
+        if !self.terms.domain.moving.persistent {
+            // It did not go along, and is nowhere else.
+            let why = "somebody defined the domain here while it moved: see that this definition is not started";
+            return Ok(exit(Some(why)));
+        }
+        let undefined = self.connection.undefine(self.terms.uuid).await;
+        match undefined.map_err(|error| failed(FORGET, &error))? {
+            Some(state) => Err(is_here(state)),
+            None => Ok(exit(None)),
+        }
     }
 
     async fn abort(&self) -> Result<(), MachineError> {
@@ -207,6 +206,15 @@ impl Leaving {
         let resumed = self.connection.resume(self.terms.uuid).await;
         resumed.map_err(|error| failed("run the domain", &error))
     }
+}
+
+/// Of one that was handed off: it is in memory here.
+fn is_here(state: DomainState) -> MachineError {
+    let state = words(state);
+    let why = format!(
+        "libvirt says that the domain is {state} here, which was handed off: `virsh list` tells what it is"
+    );
+    refused(FORGET, why)
 }
 
 /// It has no hypervisor.

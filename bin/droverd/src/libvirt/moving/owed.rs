@@ -70,13 +70,14 @@ impl<'a> Ended<'a> {
         left.map_err(|error| with_sources(&error))
     }
 
-    /// Takes its definition away.
+    /// Takes its definition away, if it is off: what is left then.
     ///
     /// # Errors
     /// libvirt's reason, or no answer.
-    pub async fn undefine(&self) -> Result<(), String> {
+    pub async fn undefine(&self) -> Result<Left, String> {
         let undefined = self.connection.undefine(self.uuid).await;
-        undefined.map_err(|error| with_sources(&error))
+        let undefined = undefined.map_err(|error| with_sources(&error))?;
+        Ok(undefined.map_or(Left::Nothing, |_| Left::InMemory))
     }
 }
 
