@@ -87,7 +87,7 @@ impl Migrations {
     }
 
     async fn give_back(&self, migration: &Migration, domain: &DomainRecord) -> Paid {
-        let reached = Ended::reach(&self.context, migration, domain).await;
+        let reached = Ended::reach(&self.context, migration.id, domain).await;
         let given = match reached {
             Ok(ended) => ended.give_back().await,
             Err(why) => Err(why),
@@ -100,7 +100,7 @@ impl Migrations {
 
     /// Takes a definition away that came with a domain which did not come, once its source is known to keep it.
     async fn take_away(&self, migration: &Migration, domain: &DomainRecord) -> Paid {
-        let ended = match Ended::reach(&self.context, migration, domain).await {
+        let ended = match Ended::reach(&self.context, migration.id, domain).await {
             Ok(ended) => ended,
             Err(why) => return Paid::NotYet(why),
         };

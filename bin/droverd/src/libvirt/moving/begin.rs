@@ -19,7 +19,7 @@ use super::line::Line;
 use super::other::OtherHost;
 use super::places;
 use super::record::{DomainRecord, kept_definition};
-use super::turns::Turn;
+use super::turns::{Taken, Turn};
 use crate::agent::Context;
 use crate::libvirt::domains::name;
 use crate::libvirt::orders;
@@ -207,13 +207,15 @@ fn held(
 }
 
 fn turn(context: &Context, uuid: Uuid, migration: &Migration) -> Result<Turn, Refusal> {
-    let taken = context.libvirt.turns().take(uuid, migration.id);
-    taken.map_err(|other| {
+    let moves = Taken::Moves(migration.id);
+    let turn = context.libvirt.turns().take(uuid, moves);
+    turn.map_err(|taken| {
         let vm = &migration.vm;
-        let message = format!("domain {vm} is migrating already (migration {other})");
-        Refusal::new(ErrorCode::MigrationUnderWay, message).next(format!(
-            "wait for its end, or end it with `drover cancel {vm}`"
-        ))
+        let message = format!("domain {vm} {taken}");
+        Refusal::new(ErrorCode::MigrationUnderWay, message).next(match taken {
+            Taken::Moves(_) => format!("wait for its end, or end it with `drover cancel {vm}`"),
+            Taken::Settles(_) => "try again in a moment".to_owned(),
+        })
     })
 }
 

@@ -15,7 +15,7 @@ use super::line::Line;
 use super::owed;
 use super::places;
 use super::record::{Debt, DomainRecord, Owed};
-use super::turns::Turn;
+use super::turns::{Taken, Turn};
 use crate::agent::Context;
 use crate::libvirt::is_in_memory;
 use crate::libvirt::virsh::Place;
@@ -152,9 +152,10 @@ impl HeldDomain {
     fn take_turn(&self) -> Result<(), String> {
         let mut now = self.now();
         if now.turn.is_none() {
-            let turn = self.context.libvirt.turns().take(self.uuid, self.migration);
-            let turn = turn.map_err(|other| {
-                format!("the domain moves by migration {other}, which has to end before")
+            let moves = Taken::Moves(self.migration);
+            let turn = self.context.libvirt.turns().take(self.uuid, moves);
+            let turn = turn.map_err(|taken| {
+                format!("the domain {taken}, and has to have its end before")
             })?;
             now.turn = Some(turn);
         }

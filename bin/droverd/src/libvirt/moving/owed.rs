@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use drover_libvirt::{CallError, Connection};
-use drover_migrate::Migration;
-use drover_types::with_sources;
+use drover_types::{MigrationId, with_sources};
 use uuid::Uuid;
 
 use super::line::Line;
 use super::record::DomainRecord;
-use super::turns::Turn;
+use super::turns::{Taken, Turn};
 use crate::agent::Context;
 use crate::libvirt::is_in_memory;
 
@@ -23,40 +22,52 @@ pub enum Left {
     InMemory,
 }
 
-/// A domain, over a connection of its own, whose migration has ended; nobody moves it meanwhile.
+/// A domain, over a connection of its own, whose migration has ended.
+///
+/// # Invariant
+/// What is changed of it is changed in its turn. That is taken for a few calls to libvirt, and for no question to another host:
+/// whoever wants to move the domain meanwhile is refused.
 #[derive(Debug)]
 pub struct Ended<'a> {
+    context: &'a Context,
+    migration: MigrationId,
     record: &'a DomainRecord,
     uuid: Uuid,
     connection: Connection,
-    _turn: Turn,
 }
 
 impl<'a> Ended<'a> {
     /// # Errors
-    /// It moves again, or libvirt is not reached.
+    /// libvirt is not reached.
     pub async fn reach(
-        context: &Context,
-        migration: &Migration,
+        context: &'a Context,
+        migration: MigrationId,
         record: &'a DomainRecord,
     ) -> Result<Self, String> {
         let uuid = record.moving.uuid.parse::<Uuid>();
         let uuid = uuid.map_err(|error| error.to_string())?;
-        let turn = context.libvirt.turns().take(uuid, migration.id);
-        let turn = turn.map_err(|other| format!("it moves by migration {other}"))?;
+        let line = Line::new(context.libvirt.whereabouts());
         Ok(Self {
+            context,
+            migration,
             record,
             uuid,
-            connection: Line::new(context.libvirt.whereabouts()).connect().await?,
-            _turn: turn,
+            connection: line.connect().await?,
         })
+    }
+
+    fn turn(&self) -> Result<Turn, String> {
+        let settles = Taken::Settles(self.migration);
+        let turn = self.context.libvirt.turns().take(self.uuid, settles);
+        turn.map_err(|taken| format!("it {taken}"))
     }
 
     /// Has what was changed of it so that it could move be as before.
     ///
     /// # Errors
-    /// libvirt's reason, or no answer.
+    /// It moves again, libvirt's reason, or no answer.
     pub async fn give_back(&self) -> Result<(), String> {
+        let _turn = self.turn()?;
         let given = give_back(&self.connection, self.uuid, self.record).await;
         given.map_err(|error| with_sources(&error))
     }
@@ -73,8 +84,9 @@ impl<'a> Ended<'a> {
     /// Takes its definition away, if it is off: what is left then.
     ///
     /// # Errors
-    /// libvirt's reason, or no answer.
+    /// It moves again, libvirt's reason, or no answer.
     pub async fn undefine(&self) -> Result<Left, String> {
+        let _turn = self.turn()?;
         let undefined = self.connection.undefine(self.uuid).await;
         let undefined = undefined.map_err(|error| with_sources(&error))?;
         Ok(undefined.map_or(Left::Nothing, |_| Left::InMemory))
