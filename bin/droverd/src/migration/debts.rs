@@ -93,7 +93,7 @@ impl Migrations {
             Err(why) => Err(why),
         };
         match given {
-            Ok(()) => Paid::Over("what was changed of the domain is as it was before".to_owned()),
+            Ok(given) => Paid::Over(given.told().to_owned()),
             Err(why) => Paid::NotYet(why),
         }
     }

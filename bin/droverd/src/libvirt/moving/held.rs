@@ -12,7 +12,7 @@ use super::arriving::{Arriving, Expected};
 use super::call::Call;
 use super::leaving::{Leaving, Terms};
 use super::line::Line;
-use super::owed;
+use super::owed::{self, Given};
 use super::places;
 use super::record::{Debt, DomainRecord, Owed};
 use super::turns::{Taken, Turn};
@@ -230,7 +230,11 @@ impl HeldDomain {
     pub(super) async fn give_back(&self) -> Result<(), String> {
         let connection = self.connection().await?;
         let given = owed::give_back(&connection, self.uuid, &self.domain).await;
-        given.map_err(|error| with_sources(&error))
+        let given = given.map_err(|error| with_sources(&error))?;
+        if given != Given::Back {
+            tracing::warn!(domain = %self.uuid, "{}", given.told());
+        }
+        Ok(())
     }
 
     /// What is left here of one that does not come; why that is not known, else.

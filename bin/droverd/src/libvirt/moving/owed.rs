@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use drover_libvirt::{CallError, Connection};
+use drover_libvirt::{CallError, Connection, Look, Why};
 use drover_types::{MigrationId, with_sources};
 use uuid::Uuid;
 
@@ -66,7 +66,7 @@ impl<'a> Ended<'a> {
     ///
     /// # Errors
     /// It moves again, libvirt's reason, or no answer.
-    pub async fn give_back(&self) -> Result<(), String> {
+    pub async fn give_back(&self) -> Result<Given, String> {
         let _turn = self.turn()?;
         let given = give_back(&self.connection, self.uuid, self.record).await;
         given.map_err(|error| with_sources(&error))
@@ -93,14 +93,43 @@ impl<'a> Ended<'a> {
     }
 }
 
-/// Of one that is gone, or has no definition or hypervisor any more, there is nothing to be as before.
+/// What came of having a domain be as before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Given {
+    /// It is.
+    Back,
+    /// There is no such domain here any more.
+    NoSuch,
+    /// Its definition is what it left behind when somebody moved it: started with this host it would run twice.
+    LeftBehind,
+}
+
+impl Given {
+    /// As it is told.
+    pub fn told(self) -> &'static str {
+        match self {
+            Self::Back => "what was changed of the domain is as it was before",
+            Self::NoSuch => {
+                "libvirt has no such domain here any more: what was changed of it is not as it was before, wherever it is"
+            }
+            Self::LeftBehind => {
+                "libvirt says that the domain has left for another host, and has a definition of it here still: that is not started \
+                 with this host, as it would run twice"
+            }
+        }
+    }
+}
+
+/// What can be as before of what is here.
 pub(super) async fn give_back(
     connection: &Connection,
     domain: Uuid,
     record: &DomainRecord,
-) -> Result<(), CallError> {
-    let Some(look) = connection.look(domain).await? else {
-        return Ok(());
+) -> Result<Given, CallError> {
+    let look = connection.look(domain).await?;
+    let given = given(look.as_ref());
+    let Some(look) = look.filter(|_| given == Given::Back) else {
+        return Ok(given);
     };
     if record.moving.autostart && look.domain.persistent {
         connection.set_autostart(domain, true).await?;
@@ -111,7 +140,17 @@ pub(super) async fn give_back(
         let limit = Duration::from_millis(millis);
         connection.set_max_downtime(domain, limit).await?;
     }
-    Ok(())
+    Ok(given)
+}
+
+fn given(look: Option<&Look>) -> Given {
+    match look {
+        None => Given::NoSuch,
+        Some(look) if !is_in_memory(look.domain.state) && look.why == Why::Left => {
+            Given::LeftBehind
+        }
+        Some(_) => Given::Back,
+    }
 }
 
 pub(super) async fn left(connection: &Connection, domain: Uuid) -> Result<Left, CallError> {
@@ -121,4 +160,27 @@ pub(super) async fn left(connection: &Connection, domain: Uuid) -> Result<Left, 
         Some(look) if is_in_memory(look.domain.state) => Left::InMemory,
         Some(_) => Left::Definition,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::libvirt::seen::tests::domain;
+    use drover_libvirt::DomainState;
+
+    #[test]
+    fn what_is_only_left_behind_is_not_started_with_its_host() {
+        let of = |state, why| {
+            given(Some(&Look {
+                domain: domain("web", state),
+                why,
+            }))
+        };
+        assert_eq!(of(DomainState::Running, Why::Other(1)), Given::Back);
+        assert_eq!(of(DomainState::ShutOff, Why::ShutDown), Given::Back);
+        assert_eq!(of(DomainState::ShutOff, Why::Other(0)), Given::Back);
+        assert_eq!(of(DomainState::ShutOff, Why::Left), Given::LeftBehind);
+        assert_eq!(given(None), Given::NoSuch);
+        assert!(Given::NoSuch.told().contains("is not as it was before"));
+    }
 }
