@@ -130,6 +130,11 @@ async fn a_domain_that_another_host_has_in_memory_is_not_moved(libvirt: PathBuf)
     pair.b
         .host
         .create(&guest::idle("other").replace("</name>", &id));
+    until("its agent knows of it", async || {
+        let vms = pair.b.agent().client.vms().await.unwrap();
+        vms.iter().any(|vm| vm.name == "other" && vm.pid.is_some())
+    })
+    .await;
     let error = pair.migrate("web").await.unwrap_err();
     let refusal = error.refusal().unwrap();
     assert_eq!(refusal.code, ErrorCode::VmElsewhere, "{refusal:?}");
