@@ -14,12 +14,14 @@ use std::path::PathBuf;
 use common::{guest, until};
 use drover_api::MigrationPhase;
 use drover_libvirt::DomainState;
+use drover_types::MigrationId;
 use pair::Pair;
 
 on_each_libvirt! {
     the_definition_of_a_domain_that_left_is_kept_where_it_was
     a_domain_moves_on_while_the_sources_agent_looks_at_no_libvirt_and_is_handed_off_when_it_does
     what_has_the_id_of_a_domain_that_did_not_come_is_left_alone
+    a_domain_that_moves_again_has_what_an_earlier_migration_did_not_give_back
 }
 
 async fn the_definition_of_a_domain_that_left_is_kept_where_it_was(libvirt: PathBuf) {
@@ -95,4 +97,42 @@ async fn what_has_the_id_of_a_domain_that_did_not_come_is_left_alone(libvirt: Pa
     let there = pair.b.web().await.unwrap();
     assert_eq!((there.state, there.persistent), (DomainState::Paused, true));
     assert_eq!(pair.b.host.qemus(), qemus);
+}
+
+async fn a_domain_that_moves_again_has_what_an_earlier_migration_did_not_give_back(
+    libvirt: PathBuf,
+) {
+    let Some(mut pair) = Pair::busy(&libvirt).await else {
+        return;
+    };
+    pair.a.host.virsh(&["autostart", "web"]);
+    let id = pair.begun_slowly().await;
+    pair.a.agent().client.cancel(id).await.unwrap();
+    pair.a.phase_is(id, MigrationPhase::Cancelled).await;
+    pair.has_stayed().await;
+    pair.a.kill_agent();
+    // As where libvirtd was restarted when that was to be given back.
+    pair.a.host.virsh(&["autostart", "--disable", "web"]);
+    pair.a.owes_settings(id);
+    pair.a.host.signal_libvirtd("STOP");
+    pair.a.start_agent_alone().await;
+    pair.a.host.signal_libvirtd("CONT");
+    pair.a.agent_reaches_libvirt().await;
+    pair.a.connect_again().await;
+    let id = pair.begun().await;
+    pair.has_moved(id, DomainState::Running).await;
+    assert!(pair.b.web().await.unwrap().autostart);
+}
+
+impl pair::Side {
+    /// Has the next agent find that what was changed of a domain is still to be as before.
+    fn owes_settings(&self, id: MigrationId) {
+        let file = self
+            .place
+            .path(&format!("state/migrations/{id}.source.json"));
+        let entry = std::fs::read(&file).unwrap();
+        let mut entry: serde_json::Value = serde_json::from_slice(&entry).unwrap();
+        entry["domain"]["owes"] = serde_json::json!(["settings"]);
+        std::fs::write(&file, serde_json::to_vec(&entry).unwrap()).unwrap();
+    }
 }

@@ -38,8 +38,8 @@ use uuid::Uuid;
 pub use domains::{is_in_memory, name, state};
 pub use listing::{all, show};
 pub use moving::{
-    Debt, DomainRecord, Ended, Left, Owed, arrive, forget_arrivals, kept_definition, leave,
-    taken_up,
+    Debt, DomainRecord, Ended, Left, Owed, ToLeave, arrive, forget_arrivals, kept_definition,
+    taken_up, to_leave,
 };
 pub use present::Present;
 #[cfg(test)]

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use drover_api::{DomainHeld, EventKind, MigrationRole, Verdict};
+use drover_api::{DomainHeld, EventKind, MigrationRole, Refusal, Verdict};
 use drover_migrate::Migration;
 use drover_types::{HostName, with_sources};
 
 use super::amend::Change;
 use super::domains;
 use super::{Key, Migrations};
-use crate::libvirt::{Debt, DomainRecord, Ended, Left};
+use crate::libvirt::{Debt, DomainRecord, Ended, Left, ToLeave};
 use crate::limits;
 
 const STARTED: &str = "somebody has started the domain here since: its definition is left";
@@ -68,6 +68,32 @@ impl Migrations {
                 Paid::Over(what) => self.paid(key, debt, what).await,
             }
         }
+    }
+
+    /// Gives a domain that is to move again what it is owed.
+    ///
+    /// # Errors
+    /// libvirt does not do that.
+    pub(super) async fn settle_before(&self, leaving: &ToLeave<'_>) -> Result<(), Refusal> {
+        let id = leaving.uuid().to_string();
+        for (key, domain) in self.owed_to(&id) {
+            let given = leaving.settle(&domain).await?;
+            let what = given.told().to_owned();
+            self.paid(key, Debt::Settings, what).await;
+        }
+        Ok(())
+    }
+
+    fn owed_to(&self, id: &str) -> Vec<(Key, DomainRecord)> {
+        let known = self.known();
+        let all = known.iter().filter_map(|(key, known)| {
+            let domain = known.snapshot().domain?;
+            Some((*key, domain))
+        });
+        let owed = |domain: &DomainRecord| {
+            domain.moving.uuid == id && domain.owes.contains(&Debt::Settings)
+        };
+        all.filter(|(_, domain)| owed(domain)).collect()
     }
 
     async fn paid(&self, key: Key, debt: Debt, what: String) {

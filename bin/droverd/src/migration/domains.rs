@@ -28,7 +28,9 @@ impl Migrations {
         no_such: Refusal,
         snapshot: &mut Snapshot,
     ) -> Result<(Arc<dyn Held>, Options), Refusal> {
-        let (held, stands) = libvirt::leave(&self.context, migration, no_such).await?;
+        let leaving = libvirt::to_leave(&self.context, migration, no_such).await?;
+        self.settle_before(&leaving).await?;
+        let (held, stands) = leaving.held().await?;
         not_built(&migration.vm, request)?;
         let configured = self.context.config.migration.protection.encryption;
         let encrypted = security::note_of_domain(configured);

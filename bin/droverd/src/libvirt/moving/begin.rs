@@ -17,6 +17,7 @@ use super::held::{HeldDomain, Now, Side};
 use super::leaving::Terms;
 use super::line::Line;
 use super::other::OtherHost;
+use super::owed::{self, Given};
 use super::places;
 use super::record::{DomainRecord, kept_definition};
 use super::turns::{Taken, Turn};
@@ -27,16 +28,28 @@ use crate::libvirt::virsh::Place;
 use crate::migration::relays::Relays;
 use crate::registry::Reservation;
 
-/// Takes the right to move a domain from here, by its name or id; and what is to be told of how it stands.
+/// A domain that is to leave, in its turn.
+#[derive(Debug)]
+pub struct ToLeave<'a> {
+    context: &'a Arc<Context>,
+    migration: &'a Migration,
+    no_such: Refusal,
+    uuid: Uuid,
+    line: Line,
+    turn: Turn,
+    connection: Connection,
+}
+
+/// Takes the turn of a domain that is to leave, by its name or id.
 ///
 /// # Errors
-/// libvirt has no such domain, or none that can be moved now, or another host has a guest of that name: `no_such` then, as whoever
-/// is asked for it next knows where that is.
-pub async fn leave(
-    context: &Arc<Context>,
-    migration: &Migration,
+/// libvirt has no such domain, or is not reached, or it moves already, or another host has a guest of that name: `no_such` then, as
+/// whoever is asked for it next knows where that is.
+pub async fn to_leave<'a>(
+    context: &'a Arc<Context>,
+    migration: &'a Migration,
     no_such: Refusal,
-) -> Result<(HeldDomain, Option<String>), Refusal> {
+) -> Result<ToLeave<'a>, Refusal> {
     context.libvirt.looked_at().await;
     let seen = context.libvirt.seen();
     let Some(uuid) = orders::find(&seen, &migration.vm).map(|found| found.uuid) else {
@@ -53,42 +66,97 @@ pub async fn leave(
         return Err(no_such);
     }
     let line = line(context)?;
-    let place = place(context, &line);
     if let Some(there) = same.domains.first() {
+        let place = place(context, &line);
         return Err(conditions::in_memory_there(place, &migration.vm, there));
     }
     let turn = turn(context, uuid, migration)?;
     let connection = reached(context, line.connect().await)?;
-    let look = connection.look(uuid).await.map_err(|error| {
-        let (code, why) = (ErrorCode::LibvirtNotKnown, with_sources(&error));
-        of_domain(place.host, code, migration.vm.as_str(), &why)
-    })?;
-    let look = look.ok_or(no_such)?;
-    let note = conditions::by_state(place, &look)?;
-    let described = described(place.host, &connection, &look).await?;
-    let needs = conditions::by_devices(place.host, &look.domain.name, &described)?;
-    confined::look(context, &look.domain.name, &described.confined_by)?;
-    places::make_folder().map_err(|error| no_folder(&error))?;
-    let domain = MovingDomain {
-        uuid: uuid.to_string(),
-        name: look.domain.name.clone(),
-        persistent: look.domain.persistent,
-        autostart: look.domain.autostart,
-        paused: look.domain.state == DomainState::Paused,
-        needs,
-    };
-    let domain = DomainRecord {
-        downtime_limit_ms: downtime_limit(&connection, uuid).await,
-        ..DomainRecord::from(domain)
-    };
-    let side = Side::Leaves {
-        definition: Some(Box::new(definition(&migration.vm, &look, described))),
-        terms: Arc::new(terms(context, migration, uuid, &domain)),
-        call: Call::new(Stands::NotBegun),
-    };
-    let held = held(context, migration, (uuid, domain), side, (line, Some(turn)));
-    held.reach_at_first(connection);
-    Ok((held, note))
+    Ok(ToLeave {
+        context,
+        migration,
+        no_such,
+        uuid,
+        line,
+        turn,
+        connection,
+    })
+}
+
+impl ToLeave<'_> {
+    /// Its id.
+    pub fn uuid(&self) -> Uuid {
+        self.uuid
+    }
+
+    /// Has what an earlier migration changed of it be as before: what is found of it is what it is to be afterwards.
+    ///
+    /// # Errors
+    /// libvirt does not do that.
+    pub async fn settle(&self, record: &DomainRecord) -> Result<Given, Refusal> {
+        let given = owed::give_back(&self.connection, self.uuid, record).await;
+        given.map_err(|error| {
+            let why = with_sources(&error);
+            let why = format!(
+                "what an earlier migration changed of it is not as it was before yet: {why}"
+            );
+            let (host, vm) = (&self.context.config.host, self.migration.vm.as_str());
+            let refusal = of_domain(host, ErrorCode::LibvirtNotKnown, vm, &why);
+            refusal.next("see that libvirtd answers, and try again")
+        })
+    }
+
+    /// The right to move it; and what is to be told of how it stands.
+    ///
+    /// # Errors
+    /// It cannot be moved now.
+    pub async fn held(self) -> Result<(HeldDomain, Option<String>), Refusal> {
+        let Self {
+            context,
+            migration,
+            uuid,
+            line,
+            connection,
+            ..
+        } = self;
+        let place = place(context, &line);
+        let look = connection.look(uuid).await.map_err(|error| {
+            let (code, why) = (ErrorCode::LibvirtNotKnown, with_sources(&error));
+            of_domain(place.host, code, migration.vm.as_str(), &why)
+        })?;
+        let look = look.ok_or(self.no_such)?;
+        let note = conditions::by_state(place, &look)?;
+        let described = described(place.host, &connection, &look).await?;
+        let needs = conditions::by_devices(place.host, &look.domain.name, &described)?;
+        confined::look(context, &look.domain.name, &described.confined_by)?;
+        places::make_folder().map_err(|error| no_folder(&error))?;
+        let domain = MovingDomain {
+            uuid: uuid.to_string(),
+            name: look.domain.name.clone(),
+            persistent: look.domain.persistent,
+            autostart: look.domain.autostart,
+            paused: look.domain.state == DomainState::Paused,
+            needs,
+        };
+        let domain = DomainRecord {
+            downtime_limit_ms: downtime_limit(&connection, uuid).await,
+            ..DomainRecord::from(domain)
+        };
+        let side = Side::Leaves {
+            definition: Some(Box::new(definition(&migration.vm, &look, described))),
+            terms: Arc::new(terms(context, migration, uuid, &domain)),
+            call: Call::new(Stands::NotBegun),
+        };
+        let held = held(
+            context,
+            migration,
+            (uuid, domain),
+            side,
+            (line, Some(self.turn)),
+        );
+        held.reach_at_first(connection);
+        Ok((held, note))
+    }
 }
 
 /// Takes the right to take a domain in.
@@ -142,8 +210,8 @@ pub async fn arrive(
     ))
 }
 
-/// Takes the right again that an agent before had, when it ended in the middle of a migration. libvirt is looked for later, and so is
-/// the turn: one that cannot be had is shown for as long as that is so.
+/// Takes the right again that an agent before had, when it ended in the middle of a migration. libvirt is looked for later. Of two for
+/// one domain the second has no turn; that is taken later, and shown for as long as it cannot be had.
 ///
 /// # Errors
 /// What was written down of it has no id.
@@ -173,7 +241,9 @@ pub fn taken_up(
             _name: None,
         },
     };
-    Ok(held(context, migration, (uuid, domain), side, (line, None)))
+    let moves = Taken::Moves(migration.id);
+    let turn = context.libvirt.turns().take(uuid, moves).ok();
+    Ok(held(context, migration, (uuid, domain), side, (line, turn)))
 }
 
 /// Removes what an agent before noted of domains that come by other migrations than these.

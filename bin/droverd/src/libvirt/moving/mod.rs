@@ -34,7 +34,7 @@ mod record;
 mod turns;
 mod words;
 
-pub use begin::{arrive, forget_arrivals, leave, taken_up};
+pub use begin::{ToLeave, arrive, forget_arrivals, taken_up, to_leave};
 pub(super) use needs::Looks;
 pub use owed::{Ended, Left};
 pub use record::{Debt, DomainRecord, Owed, kept_definition};

@@ -429,7 +429,7 @@ impl Outgoing {
         }
     }
 
-    /// What is still to be done of a domain, for this agent or the next one.
+    /// What is still to be done of a domain, for this agent or the next one. It is known before anybody else can have its turn.
     fn owe(&mut self, owed: Vec<Owed>) {
         for Owed { debt, why } in owed {
             if let Some(domain) = &mut self.domain {
@@ -437,6 +437,9 @@ impl Outgoing {
             }
             self.record(EventKind::Fallback { what: why });
         }
+        let domain = self.domain.clone();
+        self.snapshot
+            .send_modify(|snapshot| snapshot.domain = domain);
     }
 
     /// The guest has left: how it arrived is of no use any more.
@@ -474,10 +477,8 @@ impl Outgoing {
         self.reservation = None;
         tracing::info!(id = %view.id, ?outcome, "migration ended");
         self.link.context.metrics.ended(&view);
-        let domain = self.domain.clone();
         self.snapshot.send_modify(|snapshot| {
             snapshot.prepared = true;
-            snapshot.domain = domain;
             snapshot.view = view;
         });
     }
