@@ -11,7 +11,6 @@ use super::held::{HeldDomain, Side};
 use super::places;
 use super::record::{DomainRecord, Owed};
 use super::words::Left;
-use crate::limits::SHOW;
 use crate::migration::{Held, Sockets, Way};
 use crate::registry::Role;
 
@@ -176,18 +175,9 @@ impl Held for HeldDomain {
 
     fn adopt<'a>(&'a self, _arrived: Option<&'a VmDefinition>) -> Boxed<'a, Result<(), Refusal>> {
         Box::pin(async {
-            // It runs here whatever becomes of that, and nobody is kept waiting for it.
-            let given = tokio::time::timeout(SHOW, self.give_back()).await;
-            let given = given.unwrap_or_else(|_| {
-                Err(format!(
-                    "libvirt did not answer within {} s",
-                    SHOW.as_secs()
-                ))
-            });
-            self.now().owes.clear();
-            if let Err(why) = given {
-                self.owe_settings(&why);
-            }
+            // Whoever had it run: the next agent has to know it when nothing of it is left.
+            self.set_role(Role::Running)?;
+            self.give_or_owe().await;
             Ok(())
         })
     }
@@ -206,15 +196,18 @@ impl Held for HeldDomain {
         Box::pin(async {
             // One whose QEMU was killed leaves it.
             places::remove(&self.memory);
-            // That it has run counts until its end is written down.
-            if let Side::Arrives { arrival, .. } = &self.side
-                && !arrival.has_run()
-            {
-                if arrival.has_begun() {
-                    self.owe_definition().await;
-                }
-                arrival.forget();
+            let Side::Arrives { arrival, .. } = &self.side else {
+                return;
+            };
+            if arrival.has_run() {
+                // That counts until its end is written down.
+                self.give_or_owe().await;
+                return;
             }
+            if arrival.has_begun() {
+                self.owe_definition().await;
+            }
+            arrival.forget();
         })
     }
 }

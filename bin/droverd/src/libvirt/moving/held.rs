@@ -19,6 +19,7 @@ use super::turns::{Taken, Turn};
 use crate::agent::Context;
 use crate::libvirt::is_in_memory;
 use crate::libvirt::virsh::Place;
+use crate::limits::SHOW;
 use crate::migration::Way;
 use crate::registry::{Reservation, Role};
 
@@ -154,9 +155,8 @@ impl HeldDomain {
         if now.turn.is_none() {
             let moves = Taken::Moves(self.migration);
             let turn = self.context.libvirt.turns().take(self.uuid, moves);
-            let turn = turn.map_err(|taken| {
-                format!("the domain {taken}, and has to have its end before")
-            })?;
+            let turn = turn
+                .map_err(|taken| format!("the domain {taken}, and has to have its end before"))?;
             now.turn = Some(turn);
         }
         Ok(())
@@ -235,6 +235,20 @@ impl HeldDomain {
             tracing::warn!(domain = %self.uuid, "{}", given.told());
         }
         Ok(())
+    }
+
+    /// The same of one that runs here, or did, whatever becomes of that: nobody is kept waiting for it, and what libvirt does not do
+    /// is owed.
+    pub(super) async fn give_or_owe(&self) {
+        let given = tokio::time::timeout(SHOW, self.give_back()).await;
+        let given = given.unwrap_or_else(|_| {
+            let seconds = SHOW.as_secs();
+            Err(format!("libvirt did not answer within {seconds} s"))
+        });
+        self.now().owes.clear();
+        if let Err(why) = given {
+            self.owe_settings(&why);
+        }
     }
 
     /// What is left here of one that does not come; why that is not known, else.

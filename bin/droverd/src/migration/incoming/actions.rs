@@ -326,9 +326,10 @@ impl Incoming {
     }
 
     /// Gives the right to the guest back after its runtime is gone, so that the next attempt finds
-    /// nothing of this one.
+    /// nothing of this one. A domain's is kept until its end is written down, as what was noted of it is.
     fn remove_runtime(&mut self) {
         if let Some(reservation) = self.reservation.take() {
+            self.ended = reservation.domain().map(|_| Arc::clone(&reservation));
             let discarding = async move {
                 reservation.end().await;
                 reservation.owes()
@@ -368,6 +369,10 @@ impl Incoming {
             }
             self.record(EventKind::Fallback { what: why });
         }
+        // Before anybody else can have its turn.
+        let domain = self.domain.clone();
+        self.snapshot
+            .send_modify(|snapshot| snapshot.domain = domain);
         let view = self.final_view(ending);
         self.record(view.ended_event());
         self.last_view = Some(view.clone());
@@ -387,15 +392,13 @@ impl Incoming {
             });
         }
         self.carrier = None;
-        if let Some(reservation) = self.reservation.take() {
-            reservation.over();
+        for held in self.reservation.take().into_iter().chain(self.ended.take()) {
+            held.over();
         }
         tracing::info!(id = %view.id, ?ending, "migration ended");
         self.context.metrics.ended(&view);
-        let domain = self.domain.clone();
         self.snapshot.send_modify(|snapshot| {
             snapshot.prepared = true;
-            snapshot.domain = domain;
             snapshot.view = view;
         });
     }

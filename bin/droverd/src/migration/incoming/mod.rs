@@ -137,6 +137,8 @@ pub struct Incoming {
     watcher: Option<Watcher>,
     abandoned_for: Option<String>,
     discarding: Option<tokio::task::JoinHandle<Vec<Owed>>>,
+    /// A domain whose runtime is gone.
+    ended: Option<Arc<dyn Held>>,
     lanes: LaneWatch,
     interrupts: Share,
     troubles: Troubles,
@@ -244,6 +246,7 @@ pub fn start(
         watcher: None,
         abandoned_for: None,
         discarding: None,
+        ended: None,
         lanes: LaneWatch::default(),
         interrupts,
         troubles: Troubles::default(),
