@@ -243,7 +243,7 @@ async fn host_facts(State(app): State<App>) -> Result<Json<FactsView>, Refused> 
 async fn held(State(app): State<App>, Named(name): Named<VmName>) -> Json<HeldView> {
     let context = &app.0.context;
     Json(HeldView {
-        domain: context.libvirt.holds(&name),
+        domain: context.libvirt.holds(&name).await,
         ..context.registry.held(&name)
     })
 }

@@ -9,8 +9,21 @@ use super::{Contact, Libvirt, Seen};
 
 impl Libvirt {
     /// What it has of this name or id; none where it is not looked at.
-    pub fn holds(&self, vm: &VmName) -> Option<DomainHeld> {
-        holds(&self.seen(), vm)
+    ///
+    /// A QEMU outlives libvirtd: a process that was started for a domain is in memory, whatever libvirt says or does not. It is looked
+    /// for by the domain's id, within [`SHOW`](crate::limits::SHOW).
+    pub async fn holds(&self, vm: &VmName) -> Option<DomainHeld> {
+        let seen = self.seen();
+        let held = holds(&seen, vm)?;
+        let id = find(&seen, vm).map(|found| found.uuid);
+        let id = id.or_else(|| vm.as_str().parse().ok());
+        if held != DomainHeld::InMemory
+            && let Some(id) = id
+            && self.process_of(id).await.is_some()
+        {
+            return Some(DomainHeld::InMemory);
+        }
+        Some(held)
     }
 }
 
@@ -42,6 +55,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::libvirt::process::tests::Qemu;
     use crate::libvirt::seen::tests::{domain, lost, seen, untold};
 
     fn web(seen: &Seen) -> Option<DomainHeld> {
@@ -58,6 +72,34 @@ mod tests {
         let off = seen(vec![domain("web", DomainState::ShutOff)]);
         assert_eq!(web(&off), Some(DomainHeld::Off));
         assert_eq!(web(&seen(Vec::new())), Some(DomainHeld::Absent));
+    }
+
+    #[tokio::test]
+    async fn a_domain_whose_qemu_runs_is_in_memory_whatever_libvirt_tells() {
+        let id = Uuid::now_v7();
+        let named = drover_libvirt::Domain {
+            uuid: id,
+            ..domain("web", DomainState::ShutOff)
+        };
+        let stopped = Seen {
+            contact: Contact::Absent("no socket".to_owned()),
+            ..Seen::looking("qemu:///system")
+        };
+        let seens = [
+            (stopped, DomainHeld::Absent),
+            (seen(Vec::new()), DomainHeld::Absent),
+            (seen(vec![named]), DomainHeld::Off),
+        ];
+        let name: VmName = id.to_string().parse().unwrap();
+        for (seen, without) in seens {
+            let libvirt = Libvirt::at_rest(seen);
+            assert_eq!(libvirt.holds(&name).await, Some(without));
+            let qemu = Qemu::of(id);
+            assert_eq!(libvirt.holds(&name).await, Some(DomainHeld::InMemory));
+            drop(qemu);
+        }
+        let off = Libvirt::at_rest(Seen::off());
+        assert_eq!(off.holds(&name).await, None);
     }
 
     #[test]

@@ -113,18 +113,18 @@ fn read(path: &str, most: u64) -> Option<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::process::{Child, Command, Stdio};
 
     /// A process that looks like the QEMU of a domain with this id, until it is dropped.
-    struct Qemu {
+    pub struct Qemu {
         child: Child,
         _folder: tempfile::TempDir,
     }
 
     impl Qemu {
-        fn of(id: Uuid) -> Self {
+        pub fn of(id: Uuid) -> Self {
             let folder = tempfile::TempDir::new().unwrap();
             let program = folder.path().join("qemu-of-a-test");
             std::os::unix::fs::symlink("/bin/sh", &program).unwrap();
