@@ -17,6 +17,8 @@ pub struct Elsewhere {
     pub suspended: Vec<HostName>,
     /// Their libvirt has a domain of that name or id in memory.
     pub domains: Vec<HostName>,
+    /// Whether their libvirt has one is not known there.
+    pub untold: Vec<HostName>,
     /// They did not say.
     pub silent: Vec<HostName>,
 }

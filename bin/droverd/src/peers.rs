@@ -112,8 +112,10 @@ impl Peers {
         });
         let mut found = Elsewhere::default();
         for (host, held) in join_all(asked).await {
-            if held.is_some_and(|held| held.domain == Some(DomainHeld::InMemory)) {
-                found.domains.push(host.clone());
+            match held.and_then(|held| held.domain) {
+                Some(DomainHeld::InMemory) => found.domains.push(host.clone()),
+                Some(DomainHeld::NotKnown) => found.untold.push(host.clone()),
+                Some(DomainHeld::Absent | DomainHeld::Off) | None => {}
             }
             match held {
                 Some(held) if held.process => found.on.push(host),

@@ -354,6 +354,7 @@ fn terms(context: &Context, migration: &Migration, uuid: Uuid, domain: &DomainRe
         domain: domain.clone(),
         control: control.unwrap_or_default(),
         kept: kept_definition(&context.config.state, id),
+        peers: context.peers.clone(),
         other: OtherHost {
             client: context.peers.client_or_at(&host, known_at),
             host,

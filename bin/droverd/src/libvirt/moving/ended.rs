@@ -5,7 +5,9 @@
 //!        │ none           it failed ── and the domain is here ───────────────────────────▶ stays
 //!        │                          └─ and is not ───────────────────────────────────────▶ gone
 //!        ▼
-//!   what libvirt shows ─ off as one that has left, or undefined ─────────────────────────▶ left
+//!   what libvirt shows ─ off as one that has left, or undefined ── the session never ended ▶ left
+//!        │                └─ and it did: another host than that one ── has it, or may ─────▶ nobody knows
+//!        │                                                         └─ has not ─────────────▶ left
 //!   (drover_libvirt::     off as one that was shut down, destroyed or saved ─────────────▶ gone
 //!        │    Leaves)     there, and without a job ──────────────────────────────────────▶ stays
 //!        ▼ off, and not why
@@ -20,15 +22,42 @@
 
 use drover_hypervisor::{MachineError, MigrationProgress, MigrationStatus};
 use drover_libvirt::{Leaves, Look};
+use drover_types::HostName;
 use tokio::time::timeout;
+use uuid::Uuid;
 
 use super::call::Stands;
 use super::leaving::{LOOK, Leaving, is_off, lock};
 use super::line::{exit, failed, refused};
 use super::other::Has;
 use super::progress;
+use crate::elsewhere::Elsewhere;
 use crate::libvirt::domains::words;
 use crate::limits::SHOW;
+
+const UNTOLD: &str = "libvirt has no hypervisor of it here and does not tell why";
+const LEFT: &str = "libvirt shows that it has left, and not by which migration";
+
+/// What speaks for a domain being on another host than the destination, by what all said.
+fn moved_on(destination: &HostName, domain: Uuid, found: &Elsewhere) -> Option<String> {
+    let names = |hosts: &mut dyn Iterator<Item = &HostName>| {
+        let others = hosts.filter(|host| *host != destination);
+        let names: Vec<_> = others.map(HostName::as_str).collect();
+        (!names.is_empty()).then(|| names.join(", "))
+    };
+    if let Some(there) = names(&mut found.domains.iter()) {
+        return Some(format!(
+            "libvirt of {there} has it in memory: it may have run on here and been moved there by hand, and what {destination} has is older \
+             than its disks then; `virsh destroy {domain}` on {destination} gives that copy up; if it is the domain that is on \
+             {destination}, end the other one"
+        ));
+    }
+    let silent = names(&mut found.silent.iter().chain(&found.untold))?;
+    Some(format!(
+        "it may have run on here and been moved by hand to a host that does not tell what it has: {silent}. They are asked again; one \
+         that is gone for good has to leave the cluster first (`drover cluster remove`)"
+    ))
+}
 
 /// Of one that libvirt says has left: that it is here all the same.
 fn still_here(look: Option<&Look>) -> Option<String> {
@@ -104,25 +133,44 @@ impl Leaving {
         let shown = shown.map_err(|error| failed(LOOK, &error))?;
         match Leaves::of(&shown, self.terms.domain.moving.persistent) {
             Leaves::UnderWay(job) => Ok(progress::of_job(&job)),
-            Leaves::Left => Ok(self.has_left()),
+            Leaves::Left => match self.moved_on().await {
+                None => Ok(self.has_left()),
+                Some(moved) => match self.said_there(true).await {
+                    Said::Left => Ok(self.has_left()),
+                    Said::Gone(there) => Err(self.is_gone(&format!("{why}; {moved}; {there}"))),
+                    Said::NotYet(_) | Said::NobodyKnows => Err(self.doubts(LEFT, &moved)),
+                },
+            },
             Leaves::Stays => {
                 let why = format!("{why}; libvirt has the domain here, and no migration of it");
                 self.call.settle(Stands::Failed(why.clone()));
                 Ok(progress::failed(why))
             }
             Leaves::Ended(how) => Err(self.is_gone(&format!("{why}; it is off, because {how}"))),
-            Leaves::Untold => match self.said_there().await {
+            Leaves::Untold => match self.said_there(self.call.has_session_ended()).await {
                 Said::Left => Ok(self.has_left()),
                 Said::Gone(there) => Err(self.is_gone(&format!("{why}; {there}"))),
-                Said::NotYet(why) => Err(self.doubts(&format!("{why}: it is asked again"))),
-                Said::NobodyKnows => Err(self.doubts(&self.what_a_person_can_do())),
+                Said::NotYet(why) => {
+                    Err(self.doubts(UNTOLD, &format!("{why}: it is asked again")))
+                }
+                Said::NobodyKnows => Err(self.doubts(UNTOLD, &self.what_a_person_can_do())),
             },
         }
     }
 
-    async fn said_there(&self) -> Said {
-        let has = self.terms.other.has().await;
-        Said::by(has, self.call.has_session_ended())
+    async fn said_there(&self, may_have_run_on: bool) -> Said {
+        Said::by(self.terms.other.has().await, may_have_run_on)
+    }
+
+    /// Why it may not be this migration by which it has left: libvirt had it run on when the session ended, and somebody moved it to
+    /// another host by hand, which libvirt shows in the same way. None where it can be no other.
+    async fn moved_on(&self) -> Option<String> {
+        if !self.call.has_session_ended() {
+            return None;
+        }
+        let id = self.terms.uuid.to_string().parse().ok()?;
+        let found = self.terms.peers.ask_for(&id).await;
+        moved_on(&self.terms.other.host, self.terms.uuid, &found)
     }
 
     fn has_left(&self) -> MigrationProgress {
@@ -144,10 +192,9 @@ impl Leaving {
     }
 
     /// Nothing here tells whether it has left.
-    fn doubts(&self, what: &str) -> MachineError {
+    fn doubts(&self, shown: &str, what: &str) -> MachineError {
         self.call.doubts(true);
-        let told = format!("libvirt has no hypervisor of it here and does not tell why; {what}");
-        refused(LOOK, told)
+        refused(LOOK, format!("{shown}; {what}"))
     }
 
     /// A person may know whether it has left, and says so by what is done with the domain on either host.
@@ -187,6 +234,30 @@ mod tests {
             None
         );
         assert_eq!(still_here(None), None);
+    }
+
+    #[test]
+    fn a_domain_that_a_third_host_has_or_may_have_has_not_left_by_this_migration_for_certain() {
+        let names = |names: &[&str]| names.iter().map(|name| name.parse().unwrap()).collect();
+        let (b, id) = ("b".parse().unwrap(), Uuid::from_u128(7));
+        let of = |domains: &[&str], untold: &[&str], silent: &[&str]| {
+            let found = Elsewhere {
+                domains: names(domains),
+                untold: names(untold),
+                silent: names(silent),
+                ..Elsewhere::default()
+            };
+            moved_on(&b, id, &found)
+        };
+        assert_eq!(of(&[], &[], &[]), None);
+        assert_eq!(of(&["b"], &["b"], &["b"]), None, "it is the destination's");
+        let there = of(&["b", "c"], &[], &["d"]).unwrap();
+        assert!(there.starts_with("libvirt of c has it in memory"), "{there}");
+        assert!(there.contains(&format!("`virsh destroy {id}` on b")), "{there}");
+        for silent in [of(&["b"], &["c"], &[]), of(&["b"], &[], &["c"])] {
+            let silent = silent.unwrap();
+            assert!(silent.contains("does not tell what it has: c"), "{silent}");
+        }
     }
 
     #[test]

@@ -22,6 +22,7 @@ use super::line::{Line, exit, failed, refused};
 use super::other::OtherHost;
 use super::record::DomainRecord;
 use crate::libvirt::domains::words;
+use crate::peers::Peers;
 use crate::registry::files;
 
 const MIGRATE: &str = "migrate";
@@ -39,6 +40,8 @@ pub struct Terms {
     pub control: PathBuf,
     /// The host that it goes to.
     pub other: OtherHost,
+    /// All others, that one among them.
+    pub peers: Peers,
     /// Where its definition is kept, which libvirt takes away at the end.
     pub kept: PathBuf,
 }
