@@ -79,9 +79,9 @@ pub enum Leaves {
     Stays,
     /// It has no hypervisor, and ended here.
     Ended(Why),
-    /// It has no hypervisor, and libvirt does not tell whether it left or ended. It forgets why when it is started again, or its host
-    /// is, and it forgets a domain without a definition either way.
-    Untold,
+    /// It has no hypervisor, and libvirt does not tell whether it left or ended; what it does tell of one that has a definition. It
+    /// forgets why when it is started again, or its host is, and it forgets a domain without a definition either way.
+    Untold(Option<Why>),
 }
 
 impl Leaves {
@@ -94,13 +94,13 @@ impl Leaves {
         match (&shown.look, &shown.job) {
             // libvirt takes the definition away of one that has left, as it was told to.
             (None, _) if had_definition => Self::Left,
-            (None, _) => Self::Untold,
+            (None, _) => Self::Untold(None),
             (Some(look), _) if look.domain.state == DomainState::ShutOff => match look.why {
                 Why::Left => Self::Left,
                 why @ (Why::ShutDown | Why::Destroyed | Why::Saved | Why::FromSnapshot) => {
                     Self::Ended(why)
                 }
-                _ => Self::Untold,
+                why => Self::Untold(Some(why)),
             },
             (Some(_), Some(job)) => Self::UnderWay(job.clone()),
             (Some(_), None) => Self::Stays,
@@ -191,13 +191,16 @@ mod tests {
                 1 | 2 | 5 | 7 => {
                     assert!(matches!(leaves, Leaves::Ended(_)), "{reason}: {leaves:?}");
                 }
-                _ => assert_eq!(leaves, Leaves::Untold, "{reason}"),
+                _ => {
+                    let why = Why::from_number(DomainState::ShutOff, reason);
+                    assert_eq!(leaves, Leaves::Untold(Some(why)), "{reason}");
+                }
             }
             assert_eq!(Leaves::of(&off(reason), false), leaves);
         }
         let none = Shown::default();
         assert_eq!(Leaves::of(&none, true), Leaves::Left);
-        assert_eq!(Leaves::of(&none, false), Leaves::Untold);
+        assert_eq!(Leaves::of(&none, false), Leaves::Untold(None));
     }
 
     #[test]

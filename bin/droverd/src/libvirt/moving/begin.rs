@@ -231,9 +231,7 @@ pub fn taken_up(
         true => Side::Leaves {
             definition: None,
             terms: Arc::new(terms(context, migration, uuid, &domain)),
-            call: Call::new(Stands::Unanswered(
-                "the agent was started again while libvirt migrated it".to_owned(),
-            )),
+            call: Call::of_before(),
         },
         false => Side::Arrives {
             control: context.libvirt.socket(),

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use drover_libvirt::{CallError, Ready};
+use drover_libvirt::{CallError, Ready, Why};
 use drover_types::with_sources;
 use tokio::sync::watch;
 
@@ -15,6 +15,8 @@ pub struct Call {
 /// What counts where libvirt does not answer.
 #[derive(Debug, Default)]
 struct Beside {
+    /// Nobody watched it for a while: an agent before this one had begun it.
+    of_before: bool,
     session_ended: AtomicBool,
     in_doubt: AtomicBool,
 }
@@ -39,6 +41,19 @@ impl Call {
         Self {
             stands: watch::Sender::new(stands),
             beside: Arc::default(),
+        }
+    }
+
+    /// One that an agent before this one had begun.
+    pub fn of_before() -> Self {
+        let why = "the agent was started again while libvirt migrated it".to_owned();
+        let beside = Beside {
+            of_before: true,
+            ..Beside::default()
+        };
+        Self {
+            stands: watch::Sender::new(Stands::Unanswered(why)),
+            beside: Arc::new(beside),
         }
     }
 
@@ -123,6 +138,14 @@ impl Call {
         self.beside.session_ended.load(Ordering::Relaxed)
     }
 
+    /// Whether it may have run on here though all of it was at the destination, where libvirt shows it off for this reason. libvirt
+    /// has it run on where its answer was lost. It says as well of one that ran on that its hypervisor ended by itself, also without
+    /// having been started again: who has not watched it cannot tell.
+    pub fn may_have_run_on(&self, off: Option<Why>) -> bool {
+        let unseen = self.beside.of_before && off == Some(Why::Crashed);
+        unseen || self.has_session_ended()
+    }
+
     /// Whether nobody here can tell how it ended.
     pub fn doubts(&self, in_doubt: bool) {
         self.beside.in_doubt.store(in_doubt, Ordering::Relaxed);
@@ -162,6 +185,21 @@ mod tests {
         assert!(!begun.never("it was cancelled"));
         assert_eq!(begun.stands(), Stands::UnderWay);
         assert!(begun.may_begin().is_err());
+    }
+
+    #[test]
+    fn a_domain_may_have_run_on_where_a_word_was_lost_or_its_end_was_not_watched() {
+        let watched = Call::new(Stands::UnderWay);
+        let taken_up = Call::of_before();
+        assert!(matches!(taken_up.stands(), Stands::Unanswered(_)));
+        for off in [None, Some(Why::Unfollowed), Some(Why::Other(0))] {
+            assert!(!watched.may_have_run_on(off), "{off:?}");
+            assert!(!taken_up.may_have_run_on(off), "{off:?}");
+        }
+        assert!(!watched.may_have_run_on(Some(Why::Crashed)));
+        assert!(taken_up.may_have_run_on(Some(Why::Crashed)));
+        watched.session_ended();
+        assert!(watched.may_have_run_on(None));
     }
 
     #[test]

@@ -14,7 +14,8 @@
 //!   the other host ───── runs it ────────────────────────────────────────────────────────▶ left
 //!                         has nothing of it ─────────────────────────────────────────────▶ gone
 //!                         has all of it ── and the session never ended ──────────────────▶ left
-//!                                       └─ and it did: libvirt may have had it run on ───▶ nobody knows
+//!                                       └─ it did, or a QEMU that ended by itself was
+//!                                          not watched: libvirt may have had it run on ──▶ nobody knows
 //! ```
 //! # Invariant
 //! It is said to have left only where it has no hypervisor here, and did not run here after the other host had all of it, as far as
@@ -80,11 +81,11 @@ enum Said {
 }
 
 impl Said {
-    fn by(has: Has, session_ended: bool) -> Self {
+    fn by(has: Has, may_have_run_on: bool) -> Self {
         match has {
             Has::Runs => Self::Left,
             // An answer that was not lost has reached libvirt here, which had the domain run on without one only.
-            Has::All if !session_ended => Self::Left,
+            Has::All if !may_have_run_on => Self::Left,
             Has::All => Self::NobodyKnows,
             Has::Nothing(why) => Self::Gone(why),
             Has::NotKnown(why) => Self::NotYet(why),
@@ -147,7 +148,7 @@ impl Leaving {
                 Ok(progress::failed(why))
             }
             Leaves::Ended(how) => Err(self.is_gone(&format!("{why}; it is off, because {how}"))),
-            Leaves::Untold => match self.said_there(self.call.has_session_ended()).await {
+            Leaves::Untold(off) => match self.said_there(self.call.may_have_run_on(off)).await {
                 Said::Left => Ok(self.has_left()),
                 Said::Gone(there) => Err(self.is_gone(&format!("{why}; {there}"))),
                 Said::NotYet(why) => {
@@ -262,8 +263,8 @@ mod tests {
 
     #[test]
     fn what_the_other_host_has_counts_for_as_much_as_it_can_tell() {
-        for session_ended in [false, true] {
-            let said = |has| Said::by(has, session_ended);
+        for may_have_run_on in [false, true] {
+            let said = |has| Said::by(has, may_have_run_on);
             assert_eq!(said(Has::Runs), Said::Left);
             let nothing = Has::Nothing("it was abandoned".to_owned());
             assert_eq!(said(nothing), Said::Gone("it was abandoned".to_owned()));
