@@ -21,6 +21,7 @@ use pair::Pair;
 on_each_libvirt! {
     a_domain_that_arrived_stays_when_the_sources_libvirtd_dies_before_it_hears_of_that
     a_domain_that_arrived_runs_there_when_the_sources_libvirtd_dies_after_it_has_heard_of_that
+    what_libvirt_left_of_a_domain_that_was_handed_off_goes_though_the_agent_is_started_again
     what_arrived_waits_where_nobody_knows_whether_it_ran_on_at_its_source_until_that_is_decided
     what_arrived_is_given_up_where_its_copy_is_destroyed_as_nobody_knows_whether_it_ran_on
 }
@@ -58,6 +59,29 @@ async fn a_domain_that_arrived_runs_there_when_the_sources_libvirtd_dies_after_i
     pair.has_moved(id, DomainState::Running).await;
     assert!(pair.b.web().await.unwrap().autostart);
     verified_on(&pair.b.host).await;
+}
+
+async fn what_libvirt_left_of_a_domain_that_was_handed_off_goes_though_the_agent_is_started_again(
+    libvirt: PathBuf,
+) {
+    let Some((mut pair, id)) = Pair::arrived_untold(&libvirt).await else {
+        return;
+    };
+    pair.a
+        .host
+        .shell(&format!("sed -i s/perform3_done/confirm3/ {STATUS}"));
+    assert!(pair.a.host.is_at("confirm3"));
+    // It does not run there before the source's agent is gone.
+    pair.b.host.signal_libvirtd("STOP");
+    pair.restart_libvirtd_of_a().await;
+    pair.a.phase_is(id, MigrationPhase::HandingOff).await;
+    pair.a.kill_agent();
+    let left = pair.a.web().await.unwrap();
+    assert_eq!((left.state, left.persistent), (DomainState::ShutOff, true));
+    pair.b.host.signal_libvirtd("CONT");
+    pair.b.connect_again().await;
+    pair.a.start_agent().await;
+    pair.has_moved(id, DomainState::Running).await;
 }
 
 async fn what_arrived_waits_where_nobody_knows_whether_it_ran_on_at_its_source_until_that_is_decided(

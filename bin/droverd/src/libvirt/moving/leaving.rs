@@ -4,6 +4,7 @@ use std::num::NonZeroU8;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use drover_api::DomainHeld;
 use drover_hypervisor::qmp::Version;
 use drover_hypervisor::{
     Answer, AppliedSettings, Boxed, Exit, MachineError, MachineEvents, MigrationAddress,
@@ -19,7 +20,8 @@ use uuid::Uuid;
 use super::call::{Call, Stands};
 use super::events::DomainEvents;
 use super::line::{Line, exit, failed, refused};
-use super::other::OtherHost;
+use super::last::Last;
+use super::other::{Has, OtherHost};
 use super::record::DomainRecord;
 use crate::libvirt::domains::words;
 use crate::peers::Peers;
@@ -179,10 +181,29 @@ impl Leaving {
             let why = "somebody defined the domain here while it moved: see that this definition is not started";
             return Ok(exit(Some(why)));
         }
+        match self.last(look.why).await {
+            Last::No => {}
+            Last::NotKnown(why) => return Err(refused(FORGET, why)),
+            Last::Left(why) => return Ok(exit(Some(&why))),
+        }
         let undefined = self.connection.undefine(self.terms.uuid).await;
         match undefined.map_err(|error| failed(FORGET, &error))? {
             Some(state) => Err(is_here(state)),
             None => Ok(exit(None)),
+        }
+    }
+
+    /// Whether the definition that is left here may be the last one: somebody may have brought the domain back since.
+    async fn last(&self, off: Why) -> Last {
+        let other = &self.terms.other;
+        let there = other.holds(self.terms.uuid).await;
+        let is_absent = there == Ok(DomainHeld::Absent);
+        match Last::by(&other.host, there, off) {
+            Last::NotKnown(why) if is_absent => match other.has().await {
+                Has::Nothing(why) => Last::given_up(&why),
+                _ => Last::NotKnown(why),
+            },
+            last => last,
         }
     }
 

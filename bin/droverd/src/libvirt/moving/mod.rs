@@ -22,6 +22,7 @@ mod confined;
 mod ended;
 mod events;
 mod held;
+mod last;
 mod leaving;
 mod limits;
 mod line;

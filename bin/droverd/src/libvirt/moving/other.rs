@@ -1,8 +1,9 @@
 //! What the host that a domain goes to has of it, by its agent's word.
 
-use drover_api::{Client, IncomingPhase, IncomingView};
-use drover_types::{HostName, MigrationId, with_sources};
+use drover_api::{Client, DomainHeld, IncomingPhase, IncomingView};
+use drover_types::{HostName, MigrationId, VmName, with_sources};
 use tokio::time::timeout;
+use uuid::Uuid;
 
 use crate::limits::SHOW;
 
@@ -38,6 +39,24 @@ impl OtherHost {
                 Has::NotKnown(format!("{host} does not tell: {}", with_sources(&error)))
             }
             Err(_) => Has::NotKnown(format!("{host} did not answer within {} s", SHOW.as_secs())),
+        }
+    }
+}
+
+impl OtherHost {
+    /// What its libvirt has of the domain of this id, within [`SHOW`].
+    ///
+    /// # Errors
+    /// It does not say, and why.
+    pub async fn holds(&self, domain: Uuid) -> Result<DomainHeld, String> {
+        let host = &self.host;
+        let id: VmName = domain.to_string().parse().map_err(|error| format!("{error}"))?;
+        match timeout(SHOW, self.client.held(&id)).await {
+            Ok(Ok(held)) => held
+                .domain
+                .ok_or_else(|| format!("the agent of {host} looks at no libvirt")),
+            Ok(Err(error)) => Err(format!("{host} does not tell: {}", with_sources(&error))),
+            Err(_) => Err(format!("{host} did not answer within {} s", SHOW.as_secs())),
         }
     }
 }

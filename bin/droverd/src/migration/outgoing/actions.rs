@@ -213,7 +213,7 @@ impl Outgoing {
             tokio::spawn(async move {
                 if let Some(exit) = machine.exit() {
                     let reason = observe::gone(&exit);
-                    link.input(Input::HypervisorGone { reason }).await;
+                    link.tell(Message::Gone(reason)).await;
                     return;
                 }
                 match observe::look(&*machine).await {
@@ -271,8 +271,31 @@ impl Outgoing {
                     link.input(left).await;
                 });
             }
+            None if self.domain.is_some() => self.quit_once_reached(),
             None => self.handle(no_process()),
         }
+    }
+
+    /// That there is no way to a domain yet says nothing of what is left of it. What does not succeed then is tried again by the way
+    /// that was found.
+    fn quit_once_reached(&mut self) {
+        let Some(held) = self.reservation.clone() else {
+            return self.handle(no_process());
+        };
+        if std::mem::replace(&mut self.reaching_to_quit, true) {
+            return;
+        }
+        let link = self.link.clone();
+        tokio::spawn(async move {
+            let left = match observe::reach(&*held, link.not_reached()).await {
+                Some(machine) => {
+                    link.tell(Message::Reached(Arc::clone(&machine))).await;
+                    quit(&*machine, &link).await
+                }
+                None => no_process(),
+            };
+            link.input(left).await;
+        });
     }
 
     /// The definition leaves for good before the state machine may forget the guest; the guest on the
@@ -565,7 +588,7 @@ fn watch(link: &Link, machine: &Arc<dyn Movable>) -> Watcher {
                 Seen::Resumed(_) => return true,
                 Seen::Unclear(why) => Message::Trouble(About::Looking, why),
                 Seen::Lost => Message::MonitorLost,
-                Seen::Gone(reason) => Message::Input(Input::HypervisorGone { reason }),
+                Seen::Gone(reason) => Message::Gone(reason),
             };
             link.inbox.send(message).await.is_ok()
         }

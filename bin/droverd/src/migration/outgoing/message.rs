@@ -8,7 +8,7 @@ use drover_carrier::{HeldLimit, TlsKeys};
 use drover_hypervisor::qmp::Version;
 use drover_hypervisor::{Boxed, MachineError, MigrationProgress, Movable, UnixMicros};
 use drover_migrate::source::Input;
-use drover_migrate::{CancelledBy, Observation, Question, Refused};
+use drover_migrate::{CancelledBy, Observation, Question, Reason, Refused};
 use drover_relay::Encryption;
 use drover_types::{AtDeadline, Bytes, Convergence, Path, ReductionMode, VmName};
 use jiff::Timestamp;
@@ -128,6 +128,8 @@ pub enum Message {
     Stopped(UnixMicros),
     /// The guest runs on the destination.
     RunsThere(hand_off::Times),
+    /// The guest's hypervisor has ended here, as was seen.
+    Gone(Reason),
     /// The connection to QEMU is lost.
     MonitorLost,
     /// There is a connection to QEMU again.

@@ -83,6 +83,7 @@ pub struct Outgoing {
     /// Why the session ended, heard while that is asked.
     session_over: Option<Reason>,
     finding: bool,
+    reaching_to_quit: bool,
     /// The destination's QEMU can be told to let the guest go on before its pages do; and this host's was.
     destination_takes_postcopy: bool,
     has_postcopy: bool,
@@ -177,6 +178,7 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
         asking_why: false,
         session_over: None,
         finding: false,
+        reaching_to_quit: false,
         destination_takes_postcopy: false,
         has_postcopy: false,
         taken_up: false,

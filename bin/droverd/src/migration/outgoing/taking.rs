@@ -156,6 +156,9 @@ impl Outgoing {
                 self.handle(Input::MigrationStarted);
             }
             Message::Stopped(at) => self.stopped(at),
+            // Of a domain that was handed off that is no news: what is left of it is told by who lets it go.
+            Message::Gone(_) if self.domain.is_some() && self.source.has_handed_off() => {}
+            Message::Gone(reason) => self.handle(Input::HypervisorGone { reason }),
             Message::MonitorLost => {
                 self.record(EventKind::MonitorLost);
                 self.reach();
