@@ -90,20 +90,20 @@ fn is_switching(observation: &Observation) -> bool {
     }
 }
 
-/// Looks for a guest's hypervisor until it answers; `None` when it has ended. While it runs and does
-/// not answer nothing is concluded, and `tell` is told why, where that is known.
+/// Looks for a guest's hypervisor until it answers; `None` when it has ended, or nobody wants to know any more. While it runs and does
+/// not answer nothing is concluded, and `tell` is told why, where that is known, and says whether anybody hears.
 pub async fn reach<F, R>(held: &dyn Held, tell: F) -> Option<Arc<dyn Movable>>
 where
-    F: Fn(String) -> R,
-    R: Future<Output = ()>,
+    F: Fn(Option<String>) -> R,
+    R: Future<Output = bool>,
 {
     loop {
         match held.reach().await {
             Way::Machine(machine) => return Some(machine),
             Way::Gone => return None,
             Way::Unreachable(why) => {
-                if let Some(why) = why {
-                    tell(why).await;
+                if !tell(why).await {
+                    return None;
                 }
                 tokio::time::sleep(REACH_AGAIN).await;
             }

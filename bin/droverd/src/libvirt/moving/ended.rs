@@ -151,9 +151,7 @@ impl Leaving {
             Leaves::Untold(off) => match self.said_there(self.call.may_have_run_on(off)).await {
                 Said::Left => Ok(self.has_left()),
                 Said::Gone(there) => Err(self.is_gone(&format!("{why}; {there}"))),
-                Said::NotYet(why) => {
-                    Err(self.doubts(UNTOLD, &format!("{why}: it is asked again")))
-                }
+                Said::NotYet(why) => Err(self.doubts(UNTOLD, &format!("{why}: it is asked again"))),
                 Said::NobodyKnows => Err(self.doubts(UNTOLD, &self.what_a_person_can_do())),
             },
         }
@@ -253,8 +251,14 @@ mod tests {
         assert_eq!(of(&[], &[], &[]), None);
         assert_eq!(of(&["b"], &["b"], &["b"]), None, "it is the destination's");
         let there = of(&["b", "c"], &[], &["d"]).unwrap();
-        assert!(there.starts_with("libvirt of c has it in memory"), "{there}");
-        assert!(there.contains(&format!("`virsh destroy {id}` on b")), "{there}");
+        assert!(
+            there.starts_with("libvirt of c has it in memory"),
+            "{there}"
+        );
+        assert!(
+            there.contains(&format!("`virsh destroy {id}` on b")),
+            "{there}"
+        );
         for silent in [of(&["b"], &["c"], &[]), of(&["b"], &[], &["c"])] {
             let silent = silent.unwrap();
             assert!(silent.contains("does not tell what it has: c"), "{silent}");

@@ -19,8 +19,8 @@ use uuid::Uuid;
 
 use super::call::{Call, Stands};
 use super::events::DomainEvents;
-use super::line::{Line, exit, failed, refused};
 use super::last::Last;
+use super::line::{Line, exit, failed, refused};
 use super::other::{Has, OtherHost};
 use super::record::DomainRecord;
 use crate::libvirt::domains::words;

@@ -50,7 +50,10 @@ impl OtherHost {
     /// It does not say, and why.
     pub async fn holds(&self, domain: Uuid) -> Result<DomainHeld, String> {
         let host = &self.host;
-        let id: VmName = domain.to_string().parse().map_err(|error| format!("{error}"))?;
+        let id: VmName = domain
+            .to_string()
+            .parse()
+            .map_err(|error| format!("{error}"))?;
         match timeout(SHOW, self.client.held(&id)).await {
             Ok(Ok(held)) => held
                 .domain

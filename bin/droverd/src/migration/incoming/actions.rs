@@ -186,10 +186,13 @@ impl Incoming {
         tokio::spawn(async move {
             let reached = match &reservation {
                 Some(reservation) => {
-                    let not_reached = |why| {
+                    let not_reached = |why: Option<String>| {
                         let inbox = inbox.clone();
                         async move {
-                            let _ = inbox.send(Message::Trouble(About::Looking, why)).await;
+                            if let Some(why) = why {
+                                let _ = inbox.send(Message::Trouble(About::Looking, why)).await;
+                            }
+                            !inbox.is_closed()
                         }
                     };
                     observe::reach(&**reservation, not_reached).await

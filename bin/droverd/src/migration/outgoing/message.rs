@@ -223,14 +223,19 @@ impl Link {
         self.tell(Message::Input(input)).await;
     }
 
-    /// Has it told why the guest's hypervisor is not reached.
+    /// Has it told why the guest's hypervisor is not reached, where that is known; false when the task has ended.
     pub(super) fn not_reached(
         &self,
-    ) -> impl Fn(String) -> Boxed<'static, ()> + Send + Sync + use<> {
+    ) -> impl Fn(Option<String>) -> Boxed<'static, bool> + Send + Sync + use<> {
         let link = self.clone();
         move |why| {
             let link = link.clone();
-            Box::pin(async move { link.tell(Message::Trouble(About::Looking, why)).await })
+            Box::pin(async move {
+                if let Some(why) = why {
+                    link.tell(Message::Trouble(About::Looking, why)).await;
+                }
+                !link.inbox.is_closed()
+            })
         }
     }
 
