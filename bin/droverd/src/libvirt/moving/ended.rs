@@ -23,7 +23,7 @@
 
 use drover_hypervisor::{MachineError, MigrationProgress, MigrationStatus};
 use drover_libvirt::{Leaves, Look};
-use drover_types::HostName;
+use drover_types::{HostName, VmName};
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -41,23 +41,25 @@ const LEFT: &str = "libvirt shows that it has left, and not by which migration";
 
 /// What speaks for a domain being on another host than the destination, by what all said.
 fn moved_on(destination: &HostName, domain: Uuid, found: &Elsewhere) -> Option<String> {
-    let names = |hosts: &mut dyn Iterator<Item = &HostName>| {
-        let others = hosts.filter(|host| *host != destination);
-        let names: Vec<_> = others.map(HostName::as_str).collect();
-        (!names.is_empty()).then(|| names.join(", "))
-    };
-    if let Some(there) = names(&mut found.domains.iter()) {
+    if let Some(there) = others(destination, found.domains.iter()) {
         return Some(format!(
             "libvirt of {there} has it in memory: it may have run on here and been moved there by hand, and what {destination} has is older \
              than its disks then; `virsh destroy {domain}` on {destination} gives that copy up; if it is the domain that is on \
              {destination}, end the other one"
         ));
     }
-    let silent = names(&mut found.silent.iter().chain(&found.untold))?;
+    let silent = others(destination, found.silent.iter().chain(&found.untold))?;
     Some(format!(
         "it may have run on here and been moved by hand to a host that does not tell what it has: {silent}. They are asked again; one \
          that is gone for good has to leave the cluster first (`drover cluster remove`)"
     ))
+}
+
+/// The names of those that are not the destination, if there are any.
+fn others<'a>(destination: &HostName, hosts: impl Iterator<Item = &'a HostName>) -> Option<String> {
+    let others = hosts.filter(|host| *host != destination);
+    let names: Vec<_> = others.map(HostName::as_str).collect();
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 /// Of one that libvirt says has left: that it is here all the same.
@@ -167,7 +169,7 @@ impl Leaving {
         if !self.call.has_session_ended() {
             return None;
         }
-        let id = self.terms.uuid.to_string().parse().ok()?;
+        let id = self.terms.uuid.to_string().parse::<VmName>().ok()?;
         let found = self.terms.peers.ask_for(&id).await;
         moved_on(&self.terms.other.host, self.terms.uuid, &found)
     }

@@ -50,10 +50,8 @@ impl OtherHost {
     /// It does not say, and why.
     pub async fn holds(&self, domain: Uuid) -> Result<DomainHeld, String> {
         let host = &self.host;
-        let id: VmName = domain
-            .to_string()
-            .parse()
-            .map_err(|error| format!("{error}"))?;
+        let id = domain.to_string().parse::<VmName>();
+        let id = id.map_err(|error| error.to_string())?;
         match timeout(SHOW, self.client.held(&id)).await {
             Ok(Ok(held)) => held
                 .domain
