@@ -162,6 +162,7 @@ pub async fn run(config: Config) -> Result<()> {
     }
     beside.spawn(Arc::clone(&cluster).keep_up());
     beside.spawn(Arc::clone(&migrations).keep_telling());
+    beside.spawn(Arc::clone(&migrations).keep_paying());
     beside.spawn(inventory::run(Arc::clone(&context)));
     beside.spawn({
         let context = Arc::clone(&context);

@@ -6,7 +6,7 @@ use drover_api::{ErrorCode, Refusal, StartRequest, VmView};
 use drover_types::{HostName, VmName};
 
 use crate::agent::Context;
-use crate::libvirt::{Libvirt, Order, Own, Room};
+use crate::libvirt::{Libvirt, Order, Own, Vacancy};
 
 /// What the other hosts say of a guest.
 #[derive(Debug, Default)]
@@ -15,6 +15,10 @@ pub struct Elsewhere {
     pub on: Vec<HostName>,
     /// They have a saved state of it, from which it would go on.
     pub suspended: Vec<HostName>,
+    /// Their libvirt has a domain of that name or id in memory.
+    pub domains: Vec<HostName>,
+    /// Whether their libvirt has one is not known there.
+    pub untold: Vec<HostName>,
     /// They did not say.
     pub silent: Vec<HostName>,
 }
@@ -98,12 +102,12 @@ pub async fn surely_nowhere(context: &Context, name: &VmName) -> Result<(), Refu
 }
 
 /// What libvirt's domains here leave of a place for a guest of this agent's.
-pub fn room(context: &Context, name: &VmName) -> Room {
+pub fn vacancy(context: &Context, name: &VmName) -> Vacancy {
     let guest = match context.registry.as_defined(name) {
         Some(definition) => Own::from(&definition),
         None => Own::named(name),
     };
-    context.libvirt.room_for(&context.config.host, &guest)
+    context.libvirt.vacancy_for(&context.config.host, &guest)
 }
 
 /// Asks the other hosts and libvirt for a guest that is to be started here, unless what is not known speaks against it; and what
@@ -120,14 +124,14 @@ async fn nowhere_unless(
     // What is refused here needs nobody else's word.
     context.cordon.check()?;
     context.libvirt.looked_at().await;
-    room(context, name).unless_taken()?;
+    vacancy(context, name).unless_taken()?;
     let elsewhere = context.peers.ask_for(name).await;
     not_there(&context.config.host, name, &elsewhere)?;
     // Either may have been so only since the others were asked.
     context.cordon.check()?;
     let unsaid = Unsaid {
         silent: elsewhere.silent,
-        of_libvirt: room(context, name).unless_taken()?,
+        of_libvirt: vacancy(context, name).unless_taken()?,
     };
     match speaks_against(&unsaid) {
         Some(refusal) => Err(refusal),
@@ -198,7 +202,7 @@ fn whose(
             ),
         });
     }
-    let of_libvirt = order.and_then(|order| libvirt.refusal(own, name, order, &found.silent));
+    let of_libvirt = order.and_then(|order| libvirt.refusal(own, name, order, found));
     of_libvirt.unwrap_or(refusal)
 }
 

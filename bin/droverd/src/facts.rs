@@ -78,7 +78,11 @@ pub fn protocol() -> ProtocolRange {
 ///
 /// # Errors
 /// The kernel does not tell its memory, CPUs or interfaces.
-pub async fn host(config: &Config, cordon: Option<CordonView>) -> Result<HostView, HostError> {
+pub async fn host(
+    config: &Config,
+    cordon: Option<CordonView>,
+    takes_domains: bool,
+) -> Result<HostView, HostError> {
     Ok(HostView {
         host: config.host.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -89,5 +93,6 @@ pub async fn host(config: &Config, cordon: Option<CordonView>) -> Result<HostVie
         cpus: cpus()?,
         qemu_binaries: config.qemu_binaries.clone(),
         cordon,
+        takes_domains,
     })
 }

@@ -288,6 +288,13 @@ pub const RESOLVE_DOES: Duration = Duration::from_secs(20);
 /// How often a host that was decided for is told so, until it has let go: one small request.
 pub const TELL_RESOLVED: Duration = Duration::from_secs(5);
 
+/// Until libvirt is told again to have a domain run that stays. The domain stands still meanwhile.
+pub const KEEP_AGAIN: Duration = Duration::from_secs(1);
+
+/// How often it is tried to do what is owed to a domain whose migration has ended: libvirtd may have been restarted, or the other
+/// host's agent be back.
+pub const PAY_DEBTS: Duration = Duration::from_secs(10);
+
 /// Asking the other agent why a session ended, before that is shown without its answer.
 pub const WHY: Duration = Duration::from_millis(1500);
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::{Client, ClientError, ErrorCode, PeerView, Refusal};
+use drover_api::{Client, ClientError, DomainHeld, ErrorCode, PeerView, Refusal};
 use drover_types::{HostName, VmName, with_sources};
 use futures_util::future::join_all;
 use tokio::time::Instant;
@@ -112,6 +112,11 @@ impl Peers {
         });
         let mut found = Elsewhere::default();
         for (host, held) in join_all(asked).await {
+            match held.and_then(|held| held.domain) {
+                Some(DomainHeld::InMemory) => found.domains.push(host.clone()),
+                Some(DomainHeld::NotKnown) => found.untold.push(host.clone()),
+                Some(DomainHeld::Absent | DomainHeld::Off) | None => {}
+            }
             match held {
                 Some(held) if held.process => found.on.push(host),
                 Some(held) if held.suspended => found.suspended.push(host),

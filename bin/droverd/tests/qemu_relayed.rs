@@ -18,7 +18,7 @@ use std::sync::Arc;
 use common::pair::{CONTENT, Pair as Qemus, SLOW, multifd};
 use common::{Qemu, state, status};
 use drover_hypervisor::{
-    Compression, Machine, MachineEvents, MigrationAddress, MigrationSettings, MigrationStatus,
+    Compression, MachineEvents, MigrationAddress, MigrationSettings, MigrationStatus, Movable,
     RunState,
 };
 use drover_relay::{

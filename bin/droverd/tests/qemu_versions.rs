@@ -108,6 +108,7 @@ async fn a_source_of_another_version_is_refused_and_nothing_is_started() {
         id: MigrationId(uuid::Uuid::now_v7()),
         source: "b".parse().unwrap(),
         definition,
+        domain: None,
         protocol: NEWER,
         reduction: None,
         session: SessionSizes {

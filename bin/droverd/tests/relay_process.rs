@@ -118,6 +118,7 @@ fn a_relays_process_that_is_killed_lets_processors_sleep_again() {
         migration: MigrationId::from_bytes([3; 16]),
         side: Side::Source,
         socket: process.place.qemu_socket(),
+        control: None,
         chunk_bytes: 16 << 10,
         window: 6,
         channels_max: 4,

@@ -50,9 +50,9 @@ pub use views::event::{EventKind, EventView, NicPair};
 pub use views::expansion::{ExpansionTimes, ExpansionView};
 pub use views::host::{API_VERSION, HostView, MemoryView, PeerView, ProtocolRange, StatusView};
 pub use views::incoming::{
-    AbandonRequest, IncomingNetworks, IncomingOffer, IncomingPaths, IncomingPhase, IncomingReopen,
-    IncomingRequest, IncomingStart, IncomingView, ReductionTerms, SessionSizes, Verdict,
-    VerdictView,
+    AbandonRequest, DomainNeed, IncomingNetworks, IncomingOffer, IncomingPaths, IncomingPhase,
+    IncomingReopen, IncomingRequest, IncomingStart, IncomingView, MovingDomain, ReductionTerms,
+    SessionSizes, Verdict, VerdictView,
 };
 pub use views::interrupts::InterruptsView;
 pub use views::kept::{KeptReport, KeptUnusable, KeptView};
@@ -93,7 +93,7 @@ pub use views::traffic::{
     ChannelView, LaneState, LaneView, NicView, PathState, PathView, TcpView, TrafficView,
 };
 pub use views::vm::{
-    ExitKind, ExitView, HeldView, StartRequest, StopRequest, VmSource, VmState, VmView,
+    DomainHeld, ExitKind, ExitView, HeldView, StartRequest, StopRequest, VmSource, VmState, VmView,
 };
 
 /// The committed description of every route and type, generated from the agent's own router.

@@ -155,6 +155,9 @@ pub struct Start {
     pub side: Side,
     /// Where QEMU connects to, or listens by then.
     pub socket: PathBuf,
+    /// Where whoever drives QEMU connects to, or listens, such as a libvirtd: one channel before QEMU's own, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control: Option<PathBuf>,
     /// Size of a chunk in bytes.
     pub chunk_bytes: u32,
     /// Chunks of one direction of one channel that may be on their way.
@@ -296,15 +299,18 @@ pub struct State {
     pub start: Option<Start>,
     /// Why it does not carry any more.
     pub ended: Option<String>,
+    /// It ended because everything was delivered.
+    #[serde(default)]
+    pub finished: bool,
     /// The paths of its lanes, where it opens them.
     pub paths: Vec<Path>,
     /// The limits that it holds.
-    pub limits: Vec<Held>,
+    pub limits: Vec<HeldLimit>,
 }
 
 /// A limit that a process holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct HeldLimit {
     /// Of a path; of all together when there is none.
     pub path: Option<PathId>,
     /// The most payload per second.

@@ -19,6 +19,7 @@ use crate::protocol::Usage;
 // Short, since the path of a socket is (unix(7)).
 const SOCKET: &str = "control";
 const QEMU_SOCKET: &str = "qemu";
+const CONTROL_SOCKET: &str = "driver";
 const RECORD: &str = "process.json";
 const RECORD_ASIDE: &str = "process.new";
 const LOG: &str = "log";
@@ -117,6 +118,12 @@ impl Place {
         self.0.join(QEMU_SOCKET)
     }
 
+    /// Where a source's process listens for whoever drives QEMU.
+    #[must_use]
+    pub fn control_socket(&self) -> PathBuf {
+        self.0.join(CONTROL_SOCKET)
+    }
+
     /// What the process writes about itself.
     #[must_use]
     pub fn log(&self) -> PathBuf {
@@ -181,7 +188,14 @@ impl Place {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             other => other,
         };
-        for name in [SOCKET, QEMU_SOCKET, RECORD, RECORD_ASIDE, LOG] {
+        for name in [
+            SOCKET,
+            QEMU_SOCKET,
+            CONTROL_SOCKET,
+            RECORD,
+            RECORD_ASIDE,
+            LOG,
+        ] {
             tolerant(fs::remove_file(self.0.join(name)))?;
         }
         tolerant(fs::remove_dir(&self.0))

@@ -9,14 +9,14 @@ use std::time::Instant;
 use drover_relay::limits::PATHS_KEPT;
 use drover_relay::{
     Acceptor, ByeCode, DigestKey, Encryption, End, Event, Identity, NoFingerprint, Order, Relay,
-    Report, SealKey, Security, Settings, Sizes, Tls, Token, open_lanes,
+    Report, SealKey, Security, Settings, Sizes, Sockets, Tls, Token, open_lanes,
 };
 use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId, with_sources};
 
 use crate::inbox::{Inbox, News};
 use crate::limits::{LANES_OPENING, LIMITS_HELD};
 use crate::protocol::{
-    Answer, BaselineFile, Failure, Held, Keys, Open, Opened, Side, Start, State, StoredFile,
+    Answer, BaselineFile, Failure, HeldLimit, Keys, Open, Opened, Side, Start, State, StoredFile,
 };
 
 /// Tells when the last thread of the relay has let go of it.
@@ -45,8 +45,6 @@ pub(crate) struct Served {
     state: State,
     /// Requests that are being carried out beside the process' own thread.
     beside: Arc<AtomicUsize>,
-    /// It has delivered everything.
-    finished: bool,
     gone: bool,
 }
 
@@ -55,6 +53,7 @@ impl Served {
         let state = State {
             start: None,
             ended: None,
+            finished: false,
             paths: Vec::new(),
             limits: Vec::new(),
         };
@@ -64,7 +63,6 @@ impl Served {
             acceptor: None,
             state,
             beside: Arc::default(),
-            finished: false,
             gone: true,
         }
     }
@@ -89,13 +87,13 @@ impl Served {
     /// Whether it has nothing to say to the peer any more. One that has delivered everything says
     /// farewell for a moment when it is closed.
     pub(crate) fn is_silent(&self) -> bool {
-        self.has_ended() && !self.finished
+        self.has_ended() && !self.state.finished
     }
 
     /// The relay has told something.
     pub(crate) fn note(&mut self, event: &Event) {
         if let Event::Ended { end, reason } = event {
-            self.finished = *end == End::Finished;
+            self.state.finished = *end == End::Finished;
             self.state.ended.get_or_insert_with(|| reason.clone());
         }
     }
@@ -125,9 +123,13 @@ impl Served {
         };
         let watch = Watch(self.inbox.clone());
         let tell = move |event| watch.0.push(News::Event(event));
+        let sockets = Sockets {
+            memory: &start.socket,
+            control: start.control.as_deref(),
+        };
         let relay = match start.side {
-            Side::Source => Relay::source(settings, &start.socket, tell),
-            Side::Destination => Relay::destination(settings, &start.socket, tell),
+            Side::Source => Relay::source(settings, sockets, tell),
+            Side::Destination => Relay::destination(settings, sockets, tell),
         };
         let relay = relay.map_err(|error| with_sources(&error))?;
         relay.place(start.nics.clone());
@@ -287,7 +289,7 @@ impl Served {
         relay.limit(path, rate);
         let held = &mut self.state.limits;
         held.retain(|held| held.path != path);
-        held.extend(rate.map(|rate| Held { path, rate }));
+        held.extend(rate.map(|rate| HeldLimit { path, rate }));
         Ok(Answer::Done)
     }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use drover_hypervisor::{
-    Guest, Machine, MigrationAddress, MigrationSettings, QemuLauncher, QemuMachine, Start,
+    Guest, MigrationAddress, MigrationSettings, Movable, QemuLauncher, QemuMachine, Start,
 };
 use drover_types::{ByteRate, Bytes};
 use tokio::net::UnixListener;

@@ -1,27 +1,53 @@
+use std::fmt;
+
 use serde_json::Value;
 
-use crate::machine::MachineEvent;
+use crate::machine::{Boxed, MachineEvent};
 use crate::progress::MigrationStatus;
 use crate::qmp::{Event, Events, Notice, excerpt};
 
+/// What an adapter's machine tells, one after the other.
+pub trait Teller: Send + Sync {
+    /// The next thing. Safe to cancel: nothing is lost.
+    fn next(&mut self) -> Boxed<'_, MachineEvent>;
+}
+
 /// A reader of what a machine tells, from when it was made.
-#[derive(Debug)]
-pub struct MachineEvents(Events);
+pub struct MachineEvents(Box<dyn Teller>);
+
+impl fmt::Debug for MachineEvents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MachineEvents").finish_non_exhaustive()
+    }
+}
 
 impl MachineEvents {
-    pub(crate) fn new(events: Events) -> Self {
-        Self(events)
+    /// Those that an adapter tells.
+    #[must_use]
+    pub fn new(teller: impl Teller + 'static) -> Self {
+        Self(Box::new(teller))
     }
 
     /// The next one. Safe to cancel: nothing is lost.
     pub async fn next(&mut self) -> MachineEvent {
-        match self.0.next().await {
-            Notice::Event(event) => understand(&event),
-            Notice::Missed(missed) => MachineEvent::Missed(missed),
-            Notice::Closed(closed) => MachineEvent::Disconnected {
-                reason: closed.to_string(),
-            },
-        }
+        self.0.next().await
+    }
+}
+
+/// What QEMU tells over its monitor.
+pub(crate) struct OfQmp(pub(crate) Events);
+
+impl Teller for OfQmp {
+    fn next(&mut self) -> Boxed<'_, MachineEvent> {
+        Box::pin(async move {
+            match self.0.next().await {
+                Notice::Event(event) => understand(&event),
+                Notice::Missed(missed) => MachineEvent::Missed(missed),
+                Notice::Closed(closed) => MachineEvent::Disconnected {
+                    reason: closed.to_string(),
+                },
+            }
+        })
     }
 }
 

@@ -52,10 +52,10 @@ pub trait Hypervisor: Send + Sync + fmt::Debug {
 pub enum Start {
     /// It runs.
     Run,
-    /// It waits for [`Machine::resume`](crate::Machine::resume).
+    /// It waits for [`Movable::resume`](crate::Movable::resume).
     Paused,
-    /// It waits for [`Machine::listen_incoming`](crate::Machine::listen_incoming), and after the
-    /// migration for [`Machine::resume`](crate::Machine::resume).
+    /// It waits for [`Movable::listen_incoming`](crate::Movable::listen_incoming), and after the
+    /// migration for [`Movable::resume`](crate::Movable::resume).
     Incoming,
 }
 

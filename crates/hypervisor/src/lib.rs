@@ -1,8 +1,8 @@
 //! What is needed of a hypervisor, and its adapter for QEMU.
 //!
-//! [`Hypervisor`] starts guests and finds them again; [`Machine`] is one running guest with the
-//! operations that a migration needs of it. Callers hold the two traits, so that another adapter
-//! (libvirt) can stand behind them. [`QemuLauncher`] and [`QemuMachine`] are QEMU's, over [`Qmp`].
+//! [`Hypervisor`] starts guests and finds them again; [`Machine`] is one running guest of it. [`Movable`] is what a
+//! migration needs of a guest, whoever started it: another adapter, such as the agent's for libvirt's domains, can stand
+//! behind that one. [`QemuLauncher`] and [`QemuMachine`] are QEMU's, over [`Qmp`].
 //!
 //! ```text
 //!   agent ── dyn Hypervisor ── QemuLauncher ── starts, finds ──▶ QEMU process
@@ -13,7 +13,7 @@
 //!
 //! # Invariant
 //! Whatever a hypervisor sends or does (garbage, silence, an endless line, dying) becomes an error
-//! or an event within a bound of [`limits`]. A guest is only ever run by [`Machine::resume`] or
+//! or an event within a bound of [`limits`]. A guest is only ever run by [`Movable::resume`] or
 //! [`Start::Run`]; nothing here decides to.
 
 mod events;
@@ -28,7 +28,7 @@ mod qemu;
 pub mod qmp;
 mod settings;
 
-pub use events::MachineEvents;
+pub use events::{MachineEvents, Teller};
 pub use guest::Guest;
 pub use hypervisor::{
     AdoptError, Hypervisor, InspectError, MachineType, ProcessorOffer, Processors, Start,
@@ -36,7 +36,7 @@ pub use hypervisor::{
 };
 pub use inside::{Inside, NetworkCard};
 pub use machine::{
-    Answer, Boxed, Machine, MachineError, MachineEvent, MigrationAddress, UnixMicros,
+    Answer, Boxed, Machine, MachineError, MachineEvent, MigrationAddress, Movable, UnixMicros,
 };
 pub use process::{Exit, ExitStatus, ProcessId};
 pub use progress::{MigrationProgress, MigrationStatus, RunState};

@@ -35,7 +35,7 @@ pub const CONNECT: Duration = Duration::from_secs(5);
 
 /// For a command's answer. An idle QEMU answers in 0.05 ms, the schema in 30 ms; one whose main
 /// loop is held up on a loaded machine, in seconds. One that hangs on a migration's socket does
-/// not for minutes: not worth waiting for, [`Machine::yank_migration`](crate::Machine) is the way
+/// not for minutes: not worth waiting for, [`Movable::yank_migration`](crate::Movable) is the way
 /// out.
 pub const COMMAND: Duration = Duration::from_secs(15);
 

@@ -18,22 +18,16 @@ pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// What an operation of a [`Machine`] will answer.
 pub type Answer<'a, T> = Boxed<'a, Result<T, MachineError>>;
 
-/// One guest that a hypervisor holds, and what a migration needs of it.
+/// One guest that moves, or may: what a migration needs of it, whoever started it.
 ///
-/// Every operation ends within a bound of [`limits`](crate::limits). Dropping a machine lets go of
-/// it; the guest stays as it is.
-pub trait Machine: Send + Sync + fmt::Debug {
-    /// Its process.
-    fn process(&self) -> ProcessId;
-
+/// Every operation ends within a bound of [`limits`](crate::limits), or of the adapter. Dropping it lets go of the guest, which stays
+/// as it is. What not every adapter can do has a body here, which says so.
+pub trait Movable: Send + Sync + fmt::Debug {
     /// The hypervisor's version.
     fn version(&self) -> Version;
 
     /// Whether the guest runs.
     fn state(&self) -> Answer<'_, RunState>;
-
-    /// The concrete machine type, such as `pc-q35-10.0` where it was started with `q35`.
-    fn machine_type(&self) -> Answer<'_, String>;
 
     /// Lets the guest run. Refused while a migration arrives (QEMU would start the guest by
     /// itself at its end) and for a guest that has left.
@@ -41,13 +35,9 @@ pub trait Machine: Send + Sync + fmt::Debug {
 
     /// Lets a guest run on whose state was sent to somewhere from where it never runs, such as a file that does not
     /// count: also after that migration has completed. Whoever calls this answers for that.
-    fn run_on(&self) -> Answer<'_, ()>;
-
-    /// Stops the guest where it is.
-    fn pause(&self) -> Answer<'_, ()>;
-
-    /// Presses the guest's power button (ACPI). The guest decides what becomes of it.
-    fn power_down(&self) -> Answer<'_, ()>;
+    fn run_on(&self) -> Answer<'_, ()> {
+        cannot("run the guest on")
+    }
 
     /// Ends the process in order, as pulling the plug is for the guest, and waits for its exit.
     fn quit(&self) -> Answer<'_, Exit>;
@@ -115,37 +105,39 @@ pub trait Machine: Send + Sync + fmt::Debug {
     /// [`AppliedSettings::postcopy`](AppliedSettings); the guest stands still then. The destination's is stopped,
     /// as at the end of any migration: it waits for [`resume`](Self::resume), also while it is
     /// `postcopy-active`.
-    fn start_postcopy(&self) -> Answer<'_, ()>;
+    fn start_postcopy(&self) -> Answer<'_, ()> {
+        cannot("go on by postcopy")
+    }
 
     /// Connects a migration that is `postcopy-paused` again, on its source; its destination must have been told
     /// [`recover_incoming`](Self::recover_incoming) before. Answers before the connection is made: the status becomes
     /// `postcopy-recover`, then `postcopy-active`, or `postcopy-paused` again where that did not succeed, from
     /// where it can be repeated. Refused in every other status.
-    fn migrate_again<'a>(&'a self, address: &'a MigrationAddress) -> Answer<'a, ()>;
+    fn migrate_again<'a>(&'a self, _address: &'a MigrationAddress) -> Answer<'a, ()> {
+        cannot("connect its migration again")
+    }
 
     /// Listens for the rest of a migration that is `postcopy-paused`, on its destination; it accepts connections once
     /// this has answered. It gets through also while the hypervisor's main loop waits for a page of the guest. May be
     /// repeated with another address; refused in every other status.
-    fn recover_incoming<'a>(&'a self, address: &'a MigrationAddress) -> Answer<'a, ()>;
+    fn recover_incoming<'a>(&'a self, _address: &'a MigrationAddress) -> Answer<'a, ()> {
+        cannot("listen for the rest of a migration")
+    }
 
     /// Lifts what is left of [`Throttle::DirtyLimit`](drover_types::Throttle) after a migration that did not
     /// complete: QEMU itself means to when it is cancelled, and refuses it to itself while the migration is
     /// under way, as it does here (`dirtylimit_is_allowed` in QEMU's `softmmu/dirtylimit.c`). Nothing to lift is no
     /// error.
-    fn lift_dirty_limit(&self) -> Answer<'_, ()>;
-
-    /// Why this guest cannot be migrated now, in the hypervisor's words, such as a device of the host
-    /// that it was given; empty when nothing speaks against it. Source: `blocked-reasons` in QEMU's
-    /// `qapi/migration.json`.
-    fn migration_blockers(&self) -> Answer<'_, Vec<String>>;
+    fn lift_dirty_limit(&self) -> Answer<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
 
     /// How much of its memory the guest writes to in so many whole seconds, by a sample of its pages that takes
     /// that long; `None` when it could not be measured, as while it stands still. Pages that were rewritten
     /// count once, however often. Source: `calc-dirty-rate` in QEMU's `qapi/migration.json`.
-    fn dirtied(&self, within: Duration) -> Answer<'_, Option<Bytes>>;
-
-    /// What it was given, as far as it cannot be told from its arguments alone. Asks some five times for each card.
-    fn inside(&self) -> Answer<'_, Inside>;
+    fn dirtied(&self, _within: Duration) -> Answer<'_, Option<Bytes>> {
+        Box::pin(async { Ok(None) })
+    }
 
     /// How the migration stands.
     fn migration(&self) -> Answer<'_, MigrationProgress>;
@@ -153,6 +145,43 @@ pub trait Machine: Send + Sync + fmt::Debug {
     /// What happens from now on. Take it before asking for the state, so that nothing falls
     /// between.
     fn events(&self) -> MachineEvents;
+}
+
+/// One guest in a process that a [`Hypervisor`](crate::Hypervisor) started or found.
+///
+/// As with [`Movable`], dropping a machine lets go of it; the guest stays as it is.
+pub trait Machine: Movable {
+    /// Its process.
+    fn process(&self) -> ProcessId;
+
+    /// The concrete machine type, such as `pc-q35-10.0` where it was started with `q35`.
+    fn machine_type(&self) -> Answer<'_, String>;
+
+    /// Stops the guest where it is.
+    fn pause(&self) -> Answer<'_, ()>;
+
+    /// Presses the guest's power button (ACPI). The guest decides what becomes of it.
+    fn power_down(&self) -> Answer<'_, ()>;
+
+    /// Why this guest cannot be migrated now, in the hypervisor's words, such as a device of the host
+    /// that it was given; empty when nothing speaks against it. Source: `blocked-reasons` in QEMU's
+    /// `qapi/migration.json`.
+    fn migration_blockers(&self) -> Answer<'_, Vec<String>>;
+
+    /// What it was given, as far as it cannot be told from its arguments alone. Asks some five times for each card.
+    fn inside(&self) -> Answer<'_, Inside>;
+}
+
+/// What an adapter does not do, and is not asked for where it does not say that it would.
+fn cannot<T: Send + 'static>(operation: &'static str) -> Answer<'static, T> {
+    let reason = format!("there is no way to {operation} for this guest");
+    Box::pin(async move {
+        Err(MachineError::Other {
+            operation,
+            reason,
+            unanswered: false,
+        })
+    })
 }
 
 /// Where a migration goes to, or is awaited.
@@ -235,6 +264,16 @@ pub enum MachineError {
         /// The member that was looked for.
         missing: &'static str,
     },
+    /// What another adapter than QEMU's says, in its own words.
+    #[error("{reason}")]
+    Other {
+        /// What was to be done.
+        operation: &'static str,
+        /// Why it was not, with who says so.
+        reason: String,
+        /// It may have been done, or be yet.
+        unanswered: bool,
+    },
     /// The process did not end.
     #[error("qemu, process {pid}, still runs {within:?} after it was told to end")]
     StillRunning {
@@ -243,6 +282,18 @@ pub enum MachineError {
         /// How long was waited.
         within: Duration,
     },
+}
+
+impl MachineError {
+    /// Whether what was to be done may have been done, or be yet.
+    #[must_use]
+    pub fn is_unanswered(&self) -> bool {
+        match self {
+            Self::NoAnswer { .. } | Self::Lost { .. } => true,
+            Self::Other { unanswered, .. } => *unanswered,
+            _ => false,
+        }
+    }
 }
 
 /// What a machine tells without being asked.

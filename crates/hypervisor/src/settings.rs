@@ -27,7 +27,7 @@ pub struct MigrationSettings {
     /// How a guest is slowed down that writes faster than its memory is carried, and the most of its time that
     /// it stands still then; `None` for not at all. Of use on the source only.
     pub throttle: Option<(Throttle, ThrottleMost)>,
-    /// Whether [`Machine::start_postcopy`](crate::Machine::start_postcopy) is to be possible, on both sides. A
+    /// Whether [`Movable::start_postcopy`](crate::Movable::start_postcopy) is to be possible, on both sides. A
     /// hypervisor that cannot goes on without, see [`AppliedSettings`]: one without `userfaultfd`, with memory of a kind that
     /// it cannot fetch page by page, or one that does not
     /// [take it with multifd](crate::qmp::Version::takes_postcopy_with_multifd) where there are `channels`.

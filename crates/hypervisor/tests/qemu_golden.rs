@@ -22,7 +22,7 @@ use std::path::Path;
 use common::huge::HugePages;
 use common::pair::Pair;
 use common::{Place, Qemu, guest};
-use drover_hypervisor::{Compression, Guest, Machine, MigrationSettings, Start};
+use drover_hypervisor::{Compression, Guest, MigrationSettings, Movable, Start};
 use drover_qstream::{self as qstream, Found, Kind, Opaque};
 use drover_types::Bytes;
 use watched::{Seen, followed, migrated};

@@ -7,8 +7,8 @@ mod common;
 
 use common::{PATIENCE, Place, Qemu, event, guest, kill};
 use drover_hypervisor::{
-    AdoptError, ExitStatus, Machine, MachineError, MachineEvent, ProcessId, QemuLauncher, QmpError,
-    RunState, Start,
+    AdoptError, ExitStatus, Machine, MachineError, MachineEvent, Movable, ProcessId, QemuLauncher,
+    QmpError, RunState, Start,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;

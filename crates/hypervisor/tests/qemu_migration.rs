@@ -11,7 +11,7 @@ use common::pair::{CONTENT, Pair, multifd};
 use common::{PATIENCE, Place, Qemu, event, guest, state, status};
 use drover_hypervisor::{
     Compression, ExitStatus, Machine, MachineError, MachineEvent, MigrationSettings,
-    MigrationStatus, RunState, Start, ZeroPages,
+    MigrationStatus, Movable, RunState, Start, ZeroPages,
 };
 use drover_types::{ByteRate, Bytes};
 

@@ -12,7 +12,7 @@ use common::pair::{CONTENT, Pair, SLOW, multifd};
 use common::{PATIENCE, Place, Qemu, Running, event, guest, kill, state, status};
 use drover_hypervisor::{
     ExitStatus, Machine, MachineError, MachineEvent, MachineEvents, MigrationAddress,
-    MigrationSettings, MigrationStatus, QmpError, RunState, Start,
+    MigrationSettings, MigrationStatus, Movable, QmpError, RunState, Start,
 };
 use drover_types::Bytes;
 use serde_json::Value;
@@ -41,7 +41,7 @@ async fn ended_without_completing(events: &mut MachineEvents) {
 }
 
 /// Reads and drops all that comes on any number of connections until their other ends close, as a
-/// relay must after a cancel: see [`Machine::cancel`].
+/// relay must after a cancel: see [`Movable::cancel`].
 fn sink(socket: &Path) -> JoinHandle<()> {
     let listener = UnixListener::bind(socket).unwrap();
     tokio::spawn(async move {

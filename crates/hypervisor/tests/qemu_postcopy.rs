@@ -12,7 +12,7 @@ use common::pair::{Pair, SLOW, multifd};
 use common::{PATIENCE, Place, Qemu, Running, guest, state, status};
 use drover_hypervisor::{
     Machine, MachineError, MachineEvents, MigrationAddress, MigrationSettings, MigrationStatus,
-    RunState, Start,
+    Movable, RunState, Start,
 };
 use drover_types::Bytes;
 use serde_json::json;

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use common::{PATIENCE, Place, Qemu, Running, guest, script};
 use drover_hypervisor::{
-    ExitStatus, Guest, InspectError, Machine, ProcessId, QemuLauncher, RunState, Start, StartError,
+    ExitStatus, Guest, InspectError, Machine, Movable, ProcessId, QemuLauncher, RunState, Start,
+    StartError,
 };
 use drover_types::Bytes;
 use serde_json::Value;

@@ -22,6 +22,8 @@ pub struct Description {
     pub cards: Vec<Card>,
     /// What else ties it to a host.
     pub ties: Vec<Tie>,
+    /// What keeps its hypervisor from what is not its own, beside users and groups: `apparmor`, `selinux`.
+    pub confined_by: Vec<String>,
 }
 
 /// A disk, or a drive.
@@ -110,10 +112,10 @@ pub enum Tie {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoDescription {
     /// It is no XML.
-    #[error("libvirt's XML of the domain cannot be read: {0}")]
+    #[error("libvirt's XML cannot be read: {0}")]
     Xml(String),
     /// It is another document.
-    #[error("libvirt's XML is no domain but a {0:?}")]
+    #[error("libvirt's XML is of another kind: {0:?}")]
     Other(String),
 }
 
@@ -123,16 +125,8 @@ impl Description {
     /// # Errors
     /// It is no XML, has more than [`limits::XML_NODES`] nodes, or is no domain.
     pub fn read(xml: &str) -> Result<Self, NoDescription> {
-        let options = ParsingOptions {
-            nodes_limit: limits::XML_NODES,
-            ..ParsingOptions::default()
-        };
-        let document = Document::parse_with_options(xml, options)
-            .map_err(|error| NoDescription::Xml(excerpt(&error.to_string())))?;
-        let domain = document.root_element();
-        if domain.tag_name().name() != "domain" {
-            return Err(NoDescription::Other(excerpt(domain.tag_name().name())));
-        }
+        let document = parse(xml)?;
+        let domain = root(&document, "domain")?;
         let devices = child(domain, "devices");
         let all = |name: &'static str| devices.into_iter().flat_map(move |at| children(at, name));
         let machine = child(domain, "os").and_then(|os| attribute(child(os, "type")?, "machine"));
@@ -142,7 +136,50 @@ impl Description {
             disks: all("disk").map(disk).collect(),
             cards: all("interface").map(card).collect(),
             ties: ties(domain, devices),
+            confined_by: children(domain, "seclabel").filter_map(model).collect(),
         })
+    }
+}
+
+/// What confines hypervisors on a host beside users and groups, by the XML that libvirt tells of the host.
+///
+/// # Errors
+/// It is no XML, has more than [`limits::XML_NODES`] nodes, or is of something else.
+pub fn confining(capabilities: &str) -> Result<Vec<String>, NoDescription> {
+    let document = parse(capabilities)?;
+    let root = root(&document, "capabilities")?;
+    let models = child(root, "host").into_iter();
+    let models = models.flat_map(|host| children(host, "secmodel"));
+    let models = models.filter_map(|node| Some(excerpt(child(node, "model")?.text()?)));
+    Ok(models.filter(|model| confines(model)).collect())
+}
+
+/// The model of a label that a domain has.
+fn model(label: Node<'_, '_>) -> Option<String> {
+    let model = attribute(label, "model")?;
+    let has_one = label.attribute("type") != Some("none");
+    (has_one && confines(&model)).then_some(model)
+}
+
+/// Users and groups are libvirt's `dac`.
+fn confines(model: &str) -> bool {
+    !matches!(model, "none" | "dac")
+}
+
+fn parse(xml: &str) -> Result<Document<'_>, NoDescription> {
+    let options = ParsingOptions {
+        nodes_limit: limits::XML_NODES,
+        ..ParsingOptions::default()
+    };
+    let document = Document::parse_with_options(xml, options);
+    document.map_err(|error| NoDescription::Xml(excerpt(&error.to_string())))
+}
+
+fn root<'a, 'i>(document: &'a Document<'i>, name: &str) -> Result<Node<'a, 'i>, NoDescription> {
+    let root = document.root_element();
+    match root.tag_name().name() {
+        found if found == name => Ok(root),
+        other => Err(NoDescription::Other(excerpt(other))),
     }
 }
 
@@ -303,6 +340,20 @@ mod tests {
     }
 
     #[test]
+    fn what_confines_a_hypervisor_is_told_by_its_labels_and_by_its_host() {
+        let labels = "<seclabel type='dynamic' model='apparmor' relabel='yes'><label>libvirt-1</label></seclabel>\
+             <seclabel type='dynamic' model='dac' relabel='yes'><label>+64055:+64055</label></seclabel>\
+             <seclabel type='none' model='selinux'/><seclabel type='none'/>";
+        assert_eq!(read("", labels).confined_by, ["apparmor"]);
+        assert_eq!(read("", "").confined_by, [""; 0]);
+        let host = "<capabilities><host><uuid>1</uuid><secmodel><model>selinux</model><doi>0</doi></secmodel>\
+             <secmodel><model>dac</model><doi>0</doi></secmodel></host><guest/></capabilities>";
+        assert_eq!(confining(host).unwrap(), ["selinux"]);
+        assert_eq!(confining("<capabilities/>").unwrap(), [""; 0]);
+        assert!(confining("<domain/>").is_err() && confining("<").is_err());
+    }
+
+    #[test]
     fn disks_are_known_by_where_their_contents_are() {
         let described = read(
             "<disk type='file' device='disk'><driver name='qemu' type='qcow2' cache='none'/>\
@@ -400,7 +451,7 @@ mod tests {
     fn what_is_no_domain_is_refused_in_one_line() {
         let refused = |xml: &str| Description::read(xml).unwrap_err().to_string();
         assert!(refused("<domain><a></domain>").contains("cannot be read"));
-        assert!(refused("<network/>").contains("no domain but a \"network\""));
+        assert!(refused("<network/>").contains("of another kind: \"network\""));
         // Entities could make a short text a long one.
         assert!(
             refused("<!DOCTYPE d [<!ENTITY a 'b'>]><domain>&a;</domain>")

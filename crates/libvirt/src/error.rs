@@ -19,11 +19,20 @@ pub struct Refusal {
 /// `VIR_ERR_NO_DOMAIN`.
 const NO_DOMAIN: c_int = 42;
 
+/// `VIR_ERR_OPERATION_INVALID`.
+const OPERATION_INVALID: c_int = 55;
+
 impl Refusal {
     /// There is no such domain, or no longer.
     #[must_use]
     pub fn is_no_domain(&self) -> bool {
         self.code == NO_DOMAIN
+    }
+
+    /// What was asked for is not possible in the domain's state, mostly because it has no hypervisor.
+    #[must_use]
+    pub fn is_of_its_state(&self) -> bool {
+        self.code == OPERATION_INVALID
     }
 }
 
@@ -110,8 +119,9 @@ pub enum ConnectError {
     },
     /// Attempts before this one hang still.
     #[error(
-        "libvirt at {uri} was not asked: {limit} attempts to connect hang already; is libvirtd stopped?",
-        limit = limits::CONNECTING
+        "libvirt at {uri} was not asked: {limit} attempts to connect hang, for {within:?} by now; is libvirtd stopped?",
+        limit = limits::CONNECTING,
+        within = limits::CONNECT
     )]
     Hanging {
         /// The URI.

@@ -2,7 +2,7 @@ use std::ffi::{CStr, c_int};
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_types::Bytes;
+use drover_types::{ByteRate, Bytes};
 use tokio::sync::broadcast::{self, error::RecvError};
 use uuid::Uuid;
 
@@ -95,8 +95,16 @@ pub struct Job {
     pub carried: Option<Bytes>,
     /// Memory that the domain has.
     pub memory: Option<Bytes>,
+    /// Memory that is left: not carried yet, or written to since.
+    pub remaining: Option<Bytes>,
     /// Rounds.
     pub rounds: Option<u64>,
+    /// Pages that the domain writes to in a second, as of the last round.
+    pub dirty_pages_per_second: Option<u64>,
+    /// Size of a page.
+    pub page_size: Option<Bytes>,
+    /// Bytes that are carried in a second, as of late.
+    pub rate: Option<ByteRate>,
 }
 
 impl Job {
@@ -109,7 +117,11 @@ impl Job {
             downtime: millis(c"downtime"),
             carried: bytes(c"memory_processed"),
             memory: bytes(c"memory_total"),
+            remaining: bytes(c"memory_remaining"),
             rounds: number(c"memory_iteration"),
+            dirty_pages_per_second: number(c"memory_dirty_rate"),
+            page_size: bytes(c"memory_page_size"),
+            rate: number(c"memory_bps").map(ByteRate),
         }
     }
 }

@@ -10,7 +10,8 @@
 //!              │    Ready ── thread "libvirt-migrate" ─▶   │    ▲
 //!            Events ◀─────── thread "libvirt-events" ◀─────┘    └ keepalive
 //! ```
-//! Says nothing to a hypervisor itself, and decides nothing: docs/decisions/0036 says who does.
+//! Says nothing to a hypervisor itself, and decides nothing: docs/decisions/0036 says who does. What a look at a domain that moves
+//! means is read in `moving`, without I/O.
 //!
 //! # Invariant
 //! Whatever libvirtd does (die, hang, refuse) becomes an error within a bound of [`limits`], with libvirt's own words where it has
@@ -26,6 +27,7 @@ mod events;
 mod library;
 pub mod limits;
 mod migration;
+mod moving;
 mod opening;
 mod raw;
 mod shared;
@@ -35,12 +37,13 @@ mod watch;
 
 pub use abort::abort_job;
 pub use connection::Connection;
-pub use description::{Card, Description, Disk, NoDescription, Source, Tie};
-pub use domain::{Domain, DomainState, Domains, Untold, Xml};
+pub use description::{Card, Description, Disk, NoDescription, Source, Tie, confining};
+pub use domain::{Domain, DomainState, Domains, Look, Untold, Why, Xml};
 pub use error::{CallError, Closed, ConnectError, LoadError, NotEnded, NotReady, Refusal};
 pub use events::{Event, Events, Happening, Job, Notice};
 pub use library::{Library, SYSTEM};
 pub use migration::{Migrating, Migration, Ready};
+pub use moving::{Before, Comes, Leaves, Shown};
 pub use uri::{SYSTEM as SYSTEM_URI, of_libvirtd as uri_of_socket};
 pub use version::Version;
 pub use watch::{Standing, Watch};

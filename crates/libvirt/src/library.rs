@@ -1,6 +1,9 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+
 use crate::error::LoadError;
 use crate::limits;
 use crate::raw::{self, Raw};
@@ -14,7 +17,7 @@ pub const SYSTEM: &str = "libvirt.so.0";
 pub struct Library(pub(crate) &'static Raw);
 
 /// Attempts to connect that have not ended.
-static CONNECTING: AtomicUsize = AtomicUsize::new(0);
+static CONNECTING: Semaphore = Semaphore::const_new(limits::CONNECTING);
 
 /// Migrations that are ready or under way.
 static MIGRATING: AtomicUsize = AtomicUsize::new(0);
@@ -44,15 +47,25 @@ impl Library {
     }
 }
 
+/// A place among those who connect, given back when dropped.
+pub(crate) struct Connecting(
+    #[allow(dead_code, reason = "it is had and not read")] SemaphorePermit<'static>,
+);
+
+impl Connecting {
+    /// Waits for its turn, as many connect at once when a host's domains all move; none when [`limits::CONNECTING`] attempts to
+    /// connect have hung for [`limits::CONNECT`].
+    pub(crate) async fn turn() -> Option<Self> {
+        let turn = timeout(limits::CONNECT, CONNECTING.acquire()).await;
+        // It is never closed.
+        turn.ok()?.ok().map(Self)
+    }
+}
+
 /// A place among those that something bounded has, given back when dropped.
 pub(crate) struct Place(&'static AtomicUsize);
 
 impl Place {
-    /// None when [`limits::CONNECTING`] attempts to connect hang.
-    pub(crate) fn to_connect() -> Option<Self> {
-        Self::take(&CONNECTING, limits::CONNECTING)
-    }
-
     /// None when there are [`limits::MIGRATIONS`] migrations.
     pub(crate) fn to_migrate() -> Option<Self> {
         Self::take(&MIGRATING, limits::MIGRATIONS)
@@ -78,6 +91,8 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Waker};
+
     use super::*;
 
     #[test]
@@ -99,13 +114,19 @@ mod tests {
         );
     }
 
-    #[test]
-    fn attempts_that_hang_are_bounded_and_one_that_ends_makes_room() {
-        let mut attempts: Vec<_> = std::iter::from_fn(Place::to_connect).collect();
-        assert_eq!(attempts.len(), limits::CONNECTING);
-        attempts.pop();
-        assert!(Place::to_connect().is_some());
+    #[tokio::test]
+    async fn attempts_that_hang_are_bounded_and_one_that_ends_makes_room() {
+        let mut attempts = Vec::new();
+        for _ in 0..limits::CONNECTING {
+            attempts.push(Connecting::turn().await.unwrap());
+        }
+        let mut waits = std::pin::pin!(Connecting::turn());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(waits.as_mut().poll(&mut context).is_pending());
+        // Those who migrate or end something do not wait for them.
         assert!(Place::to_migrate().is_some());
         assert!(Place::to_abort().is_some());
+        attempts.pop();
+        assert!(waits.await.is_some());
     }
 }

@@ -28,6 +28,8 @@ pub struct Migration {
     pub memory: PathBuf,
     /// Multifd channels; none sends all on the main channel.
     pub channels: Option<NonZeroU8>,
+    /// The domain is slowed down where it writes faster than its memory is carried.
+    pub auto_converge: bool,
     /// Its definition goes with it: made at the destination, and removed at the source once that has let go of it. To be set for
     /// persistent domains, and for no others.
     pub persistent: bool,
@@ -40,6 +42,7 @@ const PERSIST_DEST: c_uint = 1 << 3;
 const UNDEFINE_SOURCE: c_uint = 1 << 4;
 /// Whether the guest runs at the destination is not libvirt's to decide: docs/decisions/0036.
 const PAUSED: c_uint = 1 << 5;
+const AUTO_CONVERGE: c_uint = 1 << 13;
 const PARALLEL: c_uint = 1 << 17;
 
 /// A migration that only waits for the word to begin; libvirt has not been asked for it. Dropped, it never is.
@@ -149,7 +152,11 @@ impl Migration {
             false => 0,
         };
         let parallel = self.channels.map_or(0, |_| PARALLEL);
-        LIVE | PEER2PEER | PAUSED | definition | parallel
+        let slowed = match self.auto_converge {
+            true => AUTO_CONVERGE,
+            false => 0,
+        };
+        LIVE | PEER2PEER | PAUSED | definition | parallel | slowed
     }
 
     fn prepare(&self) -> Result<Prepared, CallError> {
@@ -192,6 +199,7 @@ mod tests {
             control: "/run/control".into(),
             memory: "/run/memory".into(),
             channels: NonZeroU8::new(channels),
+            auto_converge: channels > 1,
             persistent,
         }
     }
@@ -207,6 +215,7 @@ mod tests {
             assert_eq!(flags & PERSIST_DEST != 0, persistent);
             assert_eq!(flags & UNDEFINE_SOURCE != 0, persistent);
             assert_eq!(flags & PARALLEL != 0, channels > 0);
+            assert_eq!(flags & AUTO_CONVERGE != 0, channels > 1);
         }
     }
 

@@ -16,7 +16,7 @@ use common::{PATIENCE, connect, domain, guest, happened, library, until};
 use drover_lab::Console;
 use drover_libvirt::{
     CallError, Closed, Connection, Domain, DomainState, Events, Happening, Migrating, Migration,
-    NotReady, Ready, abort_job, uri_of_socket,
+    NotReady, Ready, Why, abort_job, uri_of_socket,
 };
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -25,12 +25,14 @@ on_each_libvirt! {
     a_domain_moves_over_carried_sockets_and_stands_still_until_it_is_told_to_run
     when_the_answer_that_ends_a_migration_is_lost_the_source_runs_and_the_destination_does_not
     when_the_sources_libvirtd_dies_before_that_answer_neither_runs
+    when_the_sources_libvirtd_dies_after_that_answer_it_ends_its_domain_at_its_start_and_tells_of_no_job_before
     a_migration_goes_on_when_whoever_asked_for_it_is_gone
     when_the_destinations_libvirtd_dies_the_domain_stays_and_nothing_is_left_there
     a_migration_that_is_ended_leaves_the_domain_running_once_its_sockets_are_let_go
     a_domain_that_was_paused_is_told_to_be_and_stays_so_on_either_host
     a_migration_that_nobody_begins_is_not_asked_for
     how_a_migration_ended_is_told_before_its_connection_is_closed
+    how_far_a_migration_is_is_told_by_both_ends_and_what_arrived_can_be_taken_away
 }
 
 /// Where the sockets are, on each host: names that a URI cannot say as they are.
@@ -95,6 +97,7 @@ impl Pair {
             control: CONTROL.into(),
             memory: MEMORY.into(),
             channels: NonZeroU8::new(3),
+            auto_converge: true,
             persistent: true,
         };
         Ready::new(library(), &self.a.uri(), domain, &migration).await
@@ -302,6 +305,44 @@ async fn when_the_sources_libvirtd_dies_before_that_answer_neither_runs(libvirt:
     );
 }
 
+async fn when_the_sources_libvirtd_dies_after_that_answer_it_ends_its_domain_at_its_start_and_tells_of_no_job_before(
+    libvirt: PathBuf,
+) {
+    let pair = Pair::idle(&libvirt).await;
+    let uuid = pair.on_source().await.unwrap().uuid;
+    pair.memory.hold_after(0);
+    let migrating = pair.begin().await;
+    pair.channels_are_open().await;
+    pair.control.hold_answers();
+    pair.memory.release();
+    pair.is_finished().await;
+    pair.a.signal_libvirtd("KILL");
+    ended(migrating).await.unwrap_err();
+    // So it leaves what it has written down from when it has heard until its QEMU has ended.
+    let status = "/run/libvirt/qemu/web.xml";
+    pair.a
+        .shell(&format!("sed -i s/perform3_done/confirm3/ {status}"));
+    pair.a.shell(&format!("grep \"phase='confirm3'\" {status}"));
+    let qemu = pair.a.qemus().remove(0);
+    pair.a.shell(&format!("kill -STOP {qemu}"));
+    pair.a.start_libvirtd();
+    let source = connect(&pair.a).await;
+    let asked = tokio::spawn({
+        let source = source.clone();
+        async move { source.job(uuid).await }
+    });
+    // By then it was asked.
+    let _second = connect(&pair.a).await;
+    pair.a.shell(&format!("kill -CONT {qemu}"));
+    let told = asked.await.unwrap();
+    assert!(told.is_err(), "{told:?}");
+    until("its QEMU is ended", async || pair.a.qemus().is_empty()).await;
+    let left = source.look(uuid).await.unwrap().unwrap();
+    assert_eq!(left.domain.state, DomainState::ShutOff);
+    assert_eq!(left.why, Why::Unfollowed);
+    assert_eq!(why(&pair.destination, uuid).await, Some(Why::Asked));
+}
+
 async fn a_migration_goes_on_when_whoever_asked_for_it_is_gone(libvirt: PathBuf) {
     let pair = Pair::idle(&libvirt).await;
     pair.memory.hold_after(SOME);
@@ -415,6 +456,7 @@ async fn how_a_migration_ended_is_told_before_its_connection_is_closed(libvirt: 
         control: CONTROL.into(),
         memory: MEMORY.into(),
         channels: None,
+        auto_converge: false,
         persistent: true,
     };
     let uri = uri_of_socket(&between.socket());
@@ -428,4 +470,46 @@ async fn how_a_migration_ended_is_told_before_its_connection_is_closed(libvirt: 
     })
     .await;
     between.release();
+}
+
+/// Why a domain is in its state.
+async fn why(connection: &Connection, domain: Uuid) -> Option<Why> {
+    let look = connection.look(domain).await.unwrap();
+    look.map(|look| look.why)
+}
+
+async fn how_far_a_migration_is_is_told_by_both_ends_and_what_arrived_can_be_taken_away(
+    libvirt: PathBuf,
+) {
+    let pair = Pair::idle(&libvirt).await;
+    let uuid = pair.on_source().await.unwrap().uuid;
+    pair.source.set_autostart(uuid, true).await.unwrap();
+    assert!(pair.on_source().await.unwrap().autostart);
+    assert_eq!(pair.source.job(uuid).await.unwrap(), None);
+    assert_eq!(pair.destination.look(uuid).await.unwrap(), None);
+    pair.memory.hold_after(0);
+    let migrating = pair.begin().await;
+    pair.channels_are_open().await;
+    assert_eq!(why(&pair.destination, uuid).await, Some(Why::Migrating));
+    let job = pair.source.job(uuid).await.unwrap().unwrap();
+    assert!(job.memory.is_some() && job.remaining.is_some(), "{job:?}");
+    let downtime = std::time::Duration::from_millis(100);
+    pair.source.set_max_downtime(uuid, downtime).await.unwrap();
+    pair.memory.release();
+    ended(migrating).await.unwrap();
+    assert_eq!(pair.source.look(uuid).await.unwrap(), None);
+    assert_eq!(why(&pair.destination, uuid).await, Some(Why::Asked));
+    // What has a hypervisor does not lose its definition.
+    let kept = pair.destination.undefine(uuid).await.unwrap();
+    assert_eq!(kept, Some(DomainState::Paused));
+    // Twice, as somebody does who does not know how far he came.
+    for _ in 0..2 {
+        pair.destination.destroy(uuid).await.unwrap();
+    }
+    let left = pair.destination.look(uuid).await.unwrap().unwrap();
+    assert_eq!(left.domain.state, DomainState::ShutOff);
+    for _ in 0..2 {
+        assert_eq!(pair.destination.undefine(uuid).await.unwrap(), None);
+    }
+    assert_eq!(pair.destination.look(uuid).await.unwrap(), None);
 }

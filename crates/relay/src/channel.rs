@@ -17,20 +17,33 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use crate::chunk::Chunk;
 use crate::errands::Errands;
 use crate::limits::{ACCEPT_PAUSE, DRAIN_BYTES, DRAIN_SILENCE, HELP_JOBS, QEMU_SOCKET_BYTES};
+use crate::local::{Listening, Local};
 use crate::reduction::{Expander, Glance, Reducer, Shared as Reduction, Taken};
 use crate::report::{BrokenBy, Event};
 use crate::shared::{ChannelPort, Reading, Shared, spawn};
 use crate::turns::{Bringer, Turns};
 
-/// What QEMU opens first.
-const MAIN: ChannelId = 0;
-
-/// Takes QEMU's connections until the relay ends.
+/// Takes QEMU's connections until the relay ends; before them one of whoever drives it, where there is a socket for that.
 pub(crate) fn accept(shared: &Arc<Shared>) {
-    while let Some(accepted) = shared.accept_local() {
+    let Local::Listening { memory, control } = &*shared.local else {
+        return;
+    };
+    if let Some(control) = control {
+        // Both ends go by its number: QEMU's channels come after it.
+        if !accept_one(shared, control) {
+            return;
+        }
+        control.close();
+    }
+    while accept_one(shared, memory) {}
+}
+
+/// Takes one connection; false once the relay has ended.
+fn accept_one(shared: &Arc<Shared>, socket: &Listening) -> bool {
+    while let Some(accepted) = shared.accept_at(socket) {
         match accepted.map(|stream| shared.channel_accepted(stream)) {
-            Ok(Ok(())) => {}
-            // The socket is closed by now, so that QEMU sees its connection fail.
+            Ok(Ok(())) => return true,
+            // The socket is closed by now, so that its other end sees the connection fail.
             Ok(Err(error)) => tracing::warn!(%error, "turned a connection of QEMU away"),
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection of QEMU");
@@ -38,6 +51,7 @@ pub(crate) fn accept(shared: &Arc<Shared>) {
             }
         }
     }
+    false
 }
 
 /// Starts the threads of a channel that QEMU opened.
@@ -164,10 +178,11 @@ fn broke(shared: &Arc<Shared>, channel: ChannelId, by: BrokenBy, reason: String)
 /// The same, and bytes are lost that the source's QEMU sent. The other one takes the end of a channel of multifd for an orderly one,
 /// and waits for its bytes for ever, its guest stopped: so the main channel breaks as well, by which both fail the migration.
 fn lost(shared: &Arc<Shared>, channel: ChannelId, by: BrokenBy, reason: String) {
+    let main = shared.local.main();
     broke(shared, channel, by, reason);
-    if channel != MAIN && !shared.is_telling(channel) {
-        shared.shut_down(MAIN);
-        shared.step_or_end(Input::LocalBroke { channel: MAIN });
+    // Without the other end of whoever drives it QEMU's migration comes to nothing, too.
+    if channel != main && !shared.is_telling(channel) && shared.shut_down(main) {
+        shared.step_or_end(Input::LocalBroke { channel: main });
     }
 }
 
@@ -236,7 +251,7 @@ fn read(
         shared.step_and_help(input);
     }
     if let Some(stream) = &stream
-        && channel != MAIN
+        && channel > shared.local.main()
     {
         drain(stream);
     }
@@ -299,11 +314,11 @@ fn drain(mut stream: &UnixStream) {
 }
 
 /// How much of a channel's socket is closed when its migration has failed.
-pub(crate) fn closing(channel: ChannelId) -> Shutdown {
-    match channel {
-        // Without the main channel QEMU fails the migration at once.
-        MAIN => Shutdown::Both,
-        _ => Shutdown::Write,
+pub(crate) fn closing(shared: &Shared, channel: ChannelId) -> Shutdown {
+    // Without the main channel QEMU fails the migration at once.
+    match channel <= shared.local.main() {
+        true => Shutdown::Both,
+        false => Shutdown::Write,
     }
 }
 
@@ -325,6 +340,7 @@ impl Tool {
     fn write(&mut self, shared: &Arc<Shared>, piece: Piece, patience: Patience) -> bool {
         if matches!(piece, Piece::End | Piece::Reset) {
             self.main_channel_ended(shared);
+            self.control_ended(shared);
         }
         let Some(open) = self.stream.clone() else {
             return true;
@@ -346,7 +362,7 @@ impl Tool {
             broke(shared, self.channel, by, reason);
         }
         // Once it was told why: QEMU may end by it.
-        let _ = open.shutdown(closing(self.channel));
+        let _ = open.shutdown(closing(shared, self.channel));
         true
     }
 
@@ -383,16 +399,24 @@ impl Tool {
                 shared.pool.empty(buffer, give).ok_or_else(lost)?
             }
             Piece::End => close(stream, Shutdown::Write),
-            Piece::Reset => close(stream, closing(self.channel)),
+            Piece::Reset => close(stream, closing(shared, self.channel)),
         }
     }
 
     /// The source's QEMU says nothing more, if this was its main channel.
     fn main_channel_ended(&self, shared: &Shared) {
         if let Some(reduction) = &shared.reduction
-            && self.channel == MAIN
+            && self.channel == shared.local.main()
         {
             reduction.stop_telling();
+        }
+    }
+
+    /// Whoever drives QEMU on the destination says nothing more: where QEMU's channels are open still, it has gone, and a
+    /// libvirtd waits for their end before it has the guest run on.
+    fn control_ended(&self, shared: &Shared) {
+        if shared.is_source() && shared.local.is_control(self.channel) {
+            shared.shut_down(shared.local.main());
         }
     }
 

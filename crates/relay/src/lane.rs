@@ -277,7 +277,6 @@ fn check(bytes: &[u8], expected: u32) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, TcpListener, TcpStream};
-    use std::os::unix::net::UnixListener;
     use std::time::Duration;
 
     use drover_lanes::Connection;
@@ -285,9 +284,9 @@ mod tests {
 
     use super::*;
     use crate::Sizes;
+    use crate::local::{Listening, Local};
     use crate::pool::Pool;
     use crate::report::Settings;
-    use crate::shared::Local;
 
     fn shared() -> Arc<Shared> {
         let settings = Settings {
@@ -306,12 +305,17 @@ mod tests {
             chunk_bytes: 4096,
             window: 4,
             channels_max: 1,
+            urgent: 1,
             outage_limit: Duration::ZERO,
         });
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("near");
-        let local = Local::Listening(UnixListener::bind(&socket).unwrap(), socket);
+        let local = Local::Listening {
+            memory: Listening::at(&socket).unwrap(),
+            control: None,
+        };
         let pool = Pool::new(1, Err("unwanted"));
+        let local = Arc::new(local);
         Shared::new(session.unwrap(), pool, &settings, local, Box::new(|_| {}))
     }
 

@@ -1,8 +1,6 @@
 //! One side of one migration's data path.
 
 use std::io;
-use std::os::unix::net::UnixListener;
-use std::path::Path as FilePath;
 use std::sync::Arc;
 
 use drover_lanes::Lane;
@@ -16,10 +14,11 @@ use crate::channel;
 use crate::dialer::{Dialer, Use};
 use crate::handshake::{Opened, Order};
 use crate::limits::{BUFFER_BYTES_MAX, SPARE_BYTES_MAX};
+use crate::local::{Local, Sockets};
 use crate::pool::Pool;
 use crate::reduction::{BaselineFile, NotAdded, StoredFile};
 use crate::report::{Event, NotStarted, Report, Settings};
-use crate::shared::{Listener, Local, Shared, spawn};
+use crate::shared::{Listener, Shared, spawn};
 
 /// One side of one migration's data path. Dropping the last handle closes everything.
 pub struct Relay {
@@ -33,52 +32,51 @@ impl std::fmt::Debug for Relay {
 }
 
 impl Relay {
-    /// The source's side: QEMU connects its channels to a UNIX socket that is made at `socket`.
+    /// The source's side: QEMU connects its channels to a UNIX socket that is made.
     ///
     /// # Errors
     /// [`NotStarted`], for one when the socket's directory does not exist.
-    pub fn source(
+    pub fn source<'a>(
         settings: Settings,
-        socket: &FilePath,
+        sockets: impl Into<Sockets<'a>>,
         listener: impl Fn(Event) + Send + Sync + 'static,
     ) -> Result<Self, NotStarted> {
-        let failed = |source| NotStarted::Socket {
-            path: socket.to_owned(),
-            source,
-        };
-        let unix = UnixListener::bind(socket).map_err(failed)?;
-        let local = Local::Listening(unix, socket.to_owned());
-        let relay = Self::new(settings, local, Role::Opener, Box::new(listener));
+        let made = Local::listening(sockets.into());
+        let local = made.map_err(|(path, source)| NotStarted::Socket { path, source })?;
+        let local = Arc::new(local);
+        let relay = Self::new(settings, &local, Role::Opener, Box::new(listener));
         let started = relay.and_then(|relay| {
             let shared = relay.shared.clone();
             spawn("accept", move || channel::accept(&shared)).map_err(NotStarted::Thread)?;
             Ok(relay)
         });
-        started.inspect_err(|_| {
-            let _ = std::fs::remove_file(socket);
-        })
+        started.inspect_err(|_| local.close())
     }
 
-    /// The destination's side: channels are connected to the UNIX socket `socket`, on which QEMU
-    /// listens by the time the first chunk arrives.
+    /// The destination's side: channels are connected to a UNIX socket, on which QEMU listens by the time its first chunk
+    /// arrives.
     ///
     /// # Errors
     /// [`NotStarted`].
-    pub fn destination(
+    pub fn destination<'a>(
         settings: Settings,
-        socket: &FilePath,
+        sockets: impl Into<Sockets<'a>>,
         listener: impl Fn(Event) + Send + Sync + 'static,
     ) -> Result<Self, NotStarted> {
-        let local = Local::Connects(socket.to_owned());
-        Self::new(settings, local, Role::Accepter, Box::new(listener))
+        let local = Arc::new(Local::connecting(sockets.into()));
+        Self::new(settings, &local, Role::Accepter, Box::new(listener))
     }
 
     fn new(
         settings: Settings,
-        local: Local,
+        local: &Arc<Local>,
         role: Role,
         listener: Box<Listener>,
     ) -> Result<Self, NotStarted> {
+        let main = local.main();
+        if main > 0 && settings.reduction.is_some() {
+            return Err(NotStarted::ReducedControl);
+        }
         let Sizes {
             chunk_bytes,
             window,
@@ -108,6 +106,7 @@ impl Relay {
             chunk_bytes,
             window,
             channels_max,
+            urgent: main + 1,
             outage_limit,
         };
         let session = Session::new(config)?;
@@ -121,7 +120,7 @@ impl Relay {
             Ok(chunk_bytes)
         };
         let pool = Pool::new(buffers, in_pipes);
-        let shared = Shared::new(session, pool, &settings, local, listener);
+        let shared = Shared::new(session, pool, &settings, Arc::clone(local), listener);
         let timed = shared.clone();
         spawn("timer", move || timed.run_timer()).map_err(NotStarted::Thread)?;
         Ok(Self { shared })

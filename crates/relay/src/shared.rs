@@ -6,8 +6,7 @@ mod timer;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::os::unix::net::UnixStream;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread;
@@ -24,19 +23,12 @@ use crate::dialer::Dialer;
 use crate::errands::{Errand, Errands};
 use crate::goodput::Goodput;
 use crate::lane::{self, Sending};
+use crate::local::{Listening, Local};
 use crate::places::{self, Places};
 use crate::pool::{Pool, lock};
 use crate::reduction::{self, Expanded};
 use crate::report::{Event, LaneEnd, LaneEnds, LaneReport, Reduced, Report, Settings};
 use crate::turns::Bringer;
-
-/// Where a relay's QEMU is.
-pub(crate) enum Local {
-    /// QEMU connects to us.
-    Listening(UnixListener, PathBuf),
-    /// We connect to QEMU.
-    Connects(PathBuf),
-}
 
 struct LanePort {
     lane: Arc<Lane>,
@@ -119,7 +111,7 @@ pub(crate) struct Shared {
     pub(crate) verify: bool,
     pub(crate) reduction: Option<reduction::Shared>,
     pub(crate) places: Places,
-    local: Local,
+    pub(crate) local: Arc<Local>,
     started: Instant,
     listener: Box<Listener>,
     /// Dials lanes again, on the side that dials.
@@ -143,7 +135,7 @@ impl Shared {
         session: Session,
         pool: Pool,
         settings: &Settings,
-        local: Local,
+        local: Arc<Local>,
         listener: Box<Listener>,
     ) -> Arc<Self> {
         let core = Core {
@@ -158,7 +150,7 @@ impl Shared {
             goodput: Goodput::default(),
             errands: Errands::default(),
         };
-        let is_source = matches!(local, Local::Listening(..));
+        let is_source = local.is_source();
         Arc::new(Self {
             core: Mutex::new(core),
             timer: Condvar::new(),
@@ -192,7 +184,9 @@ impl Shared {
         let core = self.lock();
         let mut session = core.session.stats(now);
         // QEMU's alone.
-        let is_qemus = |stats: &ChannelStats| !self.is_telling(stats.channel);
+        let is_qemus = |stats: &ChannelStats| {
+            !self.is_telling(stats.channel) && !self.local.is_control(stats.channel)
+        };
         session.channels.retain(is_qemus);
         let lanes = session.lanes.iter().filter_map(|stats| {
             let note = core.notes.get(&stats.lane)?;
@@ -267,7 +261,7 @@ impl Shared {
     }
 
     pub(crate) fn is_source(&self) -> bool {
-        matches!(self.local, Local::Listening(..))
+        self.local.is_source()
     }
 
     /// Hands out what the session wants done; if that was its end, says so without the lock.
@@ -375,12 +369,13 @@ impl Shared {
     }
 
     fn open_channel(self: &Arc<Self>, core: &mut Core) {
-        if let Local::Connects(path) = &self.local {
+        if let Local::Connects { memory, control } = &*self.local {
             let channel = core.channels.len() as ChannelId;
+            let control = control.as_ref().filter(|_| self.local.is_control(channel));
             let port = if self.is_telling(channel) {
                 channel::start_telling(self, channel, channel::make_telling(self))
             } else {
-                channel::start_connecting(self, channel, path.clone())
+                channel::start_connecting(self, channel, control.unwrap_or(memory).clone())
             };
             core.channels.push(port);
         }
@@ -407,17 +402,18 @@ impl Shared {
         Ok(())
     }
 
-    /// Closes QEMU's end of a channel.
-    pub(crate) fn shut_down(&self, channel: ChannelId) {
+    /// Closes QEMU's end of a channel; false where there is none.
+    pub(crate) fn shut_down(&self, channel: ChannelId) -> bool {
         let mut core = self.lock();
         let Some(port) = core.channels.get_mut(usize::from(channel)) else {
-            return;
+            return false;
         };
         port.shut_down = true;
         if let Some(stream) = &port.stream {
             // QEMU may have closed it already.
-            let _ = stream.shutdown(channel::closing(channel));
+            let _ = stream.shutdown(channel::closing(self, channel));
         }
+        true
     }
 
     /// Whether a channel was closed here, so that its failing is no news.
@@ -432,13 +428,10 @@ impl Shared {
         reduction.is_some_and(|reduction| reduction.is_telling(channel))
     }
 
-    /// QEMU's next connection; `None` once the relay has ended.
-    pub(crate) fn accept_local(&self) -> Option<io::Result<UnixStream>> {
-        let Local::Listening(listener, _) = &self.local else {
-            return None;
-        };
-        let accepted = listener.accept();
+    /// The next connection there; `None` once the relay has ended.
+    pub(crate) fn accept_at(&self, socket: &Listening) -> Option<io::Result<UnixStream>> {
+        let accepted = socket.accept();
         let ended = self.lock().terminated;
-        (!ended).then(|| accepted.map(|(stream, _)| stream))
+        (!ended).then_some(accepted)
     }
 }

@@ -30,6 +30,8 @@ pub struct Config {
     pub window: u16,
     /// Most channels that may be opened.
     pub channels_max: u16,
+    /// So many of them, those that are opened first, go before the others: QEMU's main channel, and what comes before it.
+    pub urgent: u16,
     /// How long to wait for a lane when the last one was lost. Zero: not at all.
     pub outage_limit: Duration,
 }

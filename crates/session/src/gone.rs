@@ -117,6 +117,7 @@ mod tests {
             chunk_bytes: 1 << 16,
             window: 4,
             channels_max: 1,
+            urgent: 1,
             outage_limit: Duration::from_secs(30),
         })
         .unwrap();

@@ -54,7 +54,7 @@ pub struct Session {
     channels: Vec<Channel>,
     lanes: BTreeMap<LaneId, Lane>,
     gone: Gone,
-    /// The main channel's chunks that wait for a lane, by age.
+    /// Chunks of urgent channels that wait for a lane, by age.
     urgent: BTreeMap<u64, Waiting>,
     /// All other chunks that wait for a lane, by age.
     bulk: BTreeMap<u64, Waiting>,
@@ -295,7 +295,7 @@ impl Session {
     }
 
     fn queue_of(&mut self, channel: ChannelId) -> &mut BTreeMap<u64, Waiting> {
-        if channel == 0 {
+        if channel < self.config.urgent {
             &mut self.urgent
         } else {
             &mut self.bulk

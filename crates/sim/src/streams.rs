@@ -217,6 +217,7 @@ impl World {
             chunk_bytes: shape.chunk_bytes,
             window: shape.window,
             channels_max: channels,
+            urgent: 1,
             outage_limit: faults.outage_limit,
         };
         let mut end = |role, side: Side| {

@@ -36,7 +36,8 @@ pub fn routes() -> OpenApiRouter<App> {
 
 pub async fn host_view(app: &App) -> Result<HostView, Refusal> {
     let context = &app.0.context;
-    let host = facts::host(&context.config, context.cordon.view()).await;
+    let takes_domains = context.libvirt.takes_domains();
+    let host = facts::host(&context.config, context.cordon.view(), takes_domains).await;
     host.map_err(|error| {
         let message = format!("cannot read the facts of this host: {error}");
         Refusal::new(ErrorCode::Internal, message)
@@ -240,5 +241,9 @@ async fn host_facts(State(app): State<App>) -> Result<Json<FactsView>, Refused> 
 #[utoipa::path(get, path = "/v1/vms/{name}/held", tag = "peer", params(("name" = String, Path)),
     responses((status = 200, body = HeldView), (status = "default", body = ErrorBody)))]
 async fn held(State(app): State<App>, Named(name): Named<VmName>) -> Json<HeldView> {
-    Json(app.0.context.registry.held(&name))
+    let context = &app.0.context;
+    Json(HeldView {
+        domain: context.libvirt.holds(&name).await,
+        ..context.registry.held(&name)
+    })
 }

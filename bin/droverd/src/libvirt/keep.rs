@@ -1,5 +1,7 @@
 //! Looks at libvirt for as long as the agent runs.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
 use drover_libvirt::{SYSTEM, SYSTEM_URI, Standing, Watch};
@@ -17,7 +19,7 @@ const SOCKETS: [&str; 2] = ["/run/libvirt/virtqemud-sock", "/run/libvirt/libvirt
 #[derive(Debug, Clone)]
 pub struct Whereabouts {
     /// The library.
-    library: PathBuf,
+    pub library: PathBuf,
     /// The daemon.
     pub uri: String,
     /// Without one of these there is none; it has to be there where there are none of these.
@@ -39,6 +41,18 @@ impl Whereabouts {
         })
     }
 
+    /// Where its daemon listens; none where its URI names no socket and is not the system's.
+    pub fn socket(&self) -> Option<PathBuf> {
+        let found = || self.sockets.iter().find(|socket| socket.exists()).cloned();
+        named_socket(&self.uri).or_else(found).or_else(|| {
+            let is_systems = self.uri == SYSTEM_URI;
+            let of_system = SOCKETS.map(PathBuf::from);
+            of_system
+                .into_iter()
+                .find(|socket| is_systems && socket.exists())
+        })
+    }
+
     /// A host without one is as good.
     fn is_optional(&self) -> bool {
         !self.sockets.is_empty()
@@ -53,6 +67,26 @@ impl Whereabouts {
         let names: Vec<_> = names.map(|name| name.to_string()).collect();
         Some(format!("there is no {}", names.join(", nor ")))
     }
+}
+
+/// The socket that a URI names, as `drover_libvirt::uri_of_socket` writes it.
+fn named_socket(uri: &str) -> Option<PathBuf> {
+    let (_, query) = uri.split_once('?')?;
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let (_, path) = pairs.find(|(key, _)| *key == "socket")?;
+    let mut bytes = Vec::new();
+    let mut rest = path.bytes();
+    while let Some(byte) = rest.next() {
+        let byte = match byte {
+            b'%' => {
+                let digits = [rest.next()?, rest.next()?];
+                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+            }
+            other => other,
+        };
+        bytes.push(byte);
+    }
+    Some(PathBuf::from(OsString::from_vec(bytes)))
 }
 
 /// Tells what is so, for ever.
@@ -144,6 +178,16 @@ mod tests {
         let waited = seen.wait_for(|seen| wanted(&seen.contact));
         let waited = tokio::time::timeout(std::time::Duration::from_secs(30), waited).await;
         waited.unwrap().unwrap().clone()
+    }
+
+    #[test]
+    fn the_socket_that_a_uri_names_is_found_whatever_its_name() {
+        let path = Path::new("/run/ä b&c=#?100%+.sock");
+        let uri = drover_libvirt::uri_of_socket(path);
+        assert_eq!(named_socket(&uri).as_deref(), Some(path));
+        for none in ["qemu:///system", "qemu:///system?x=1", "q?socket=%4"] {
+            assert_eq!(named_socket(none), None, "{none}");
+        }
     }
 
     #[test]

@@ -1,31 +1,35 @@
-//! The domains of this host's libvirt: listed and watched, and nothing done to them.
+//! The domains of this host's libvirt: listed and watched, and moved by libvirt itself over this agent's relays.
 //!
 //! ```text
 //!   `[libvirt]` ─▶ keep ── drover_libvirt::Watch ─▶ libvirtd
 //!                   │
 //!                   ▼ Seen: whether it is reached, its domains as it told last
-//!      listing (beside the agent's own guests) · inventory · refusals of orders · metrics
+//!      listing (beside the agent's own guests) · inventory · refusals of orders · metrics · moving
 //! ```
-//! Owns what was seen last, and which processes are domains'. It never asks libvirt to change anything: whoever wants a domain started, stopped or moved is refused
-//! with what does it instead. Who will move them, and how: docs/decisions/0036.
+//! Owns what was seen last, and which processes are domains'. Whoever wants a domain started or stopped is refused with what does it instead; only
+//! `moving` asks libvirt to change anything, and only of a domain that somebody ordered to another host.
 //!
 //! # Invariant
 //! A domain that was told of stays known until libvirt says that it is gone: a libvirtd that died has left its QEMUs running.
 
 mod domains;
+mod holds;
 mod keep;
 mod listing;
+mod moving;
 mod orders;
 mod preflight;
 mod present;
 mod process;
-mod room;
 mod seen;
 mod twins;
+mod vacancy;
 mod virsh;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
+use drover_hypervisor::ProcessId;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
@@ -33,17 +37,22 @@ use uuid::Uuid;
 
 pub use domains::{is_in_memory, name, state};
 pub use listing::{all, show};
+pub use moving::{
+    Debt, DomainRecord, Ended, Left, Owed, ToLeave, arrive, forget_arrivals, kept_definition,
+    taken_up, to_leave,
+};
 pub use present::Present;
-pub use room::Room;
 #[cfg(test)]
 pub use seen::tests;
 pub use seen::{Contact, Seen};
 pub use twins::Own;
+pub use vacancy::Vacancy;
 pub use virsh::Order;
 
 use crate::config::LibvirtAt;
 use crate::limits;
 use keep::Whereabouts;
+use moving::{Looks, Turns};
 use process::Processes;
 
 /// This host's libvirt.
@@ -53,6 +62,9 @@ pub struct Libvirt {
     /// Where it is looked for; none where it is not.
     at: Option<Whereabouts>,
     processes: Processes,
+    /// Domains that move.
+    turns: Turns,
+    looks: Looks,
     task: Option<AbortHandle>,
 }
 
@@ -68,6 +80,8 @@ impl Libvirt {
             seen,
             at: Some(whereabouts),
             processes: Processes::default(),
+            turns: Turns::default(),
+            looks: Looks::default(),
             task: Some(task),
         }
     }
@@ -79,6 +93,8 @@ impl Libvirt {
             seen,
             at: None,
             processes: Processes::default(),
+            turns: Turns::default(),
+            looks: Looks::default(),
             task: None,
         }
     }
@@ -90,7 +106,40 @@ impl Libvirt {
         let untold = seen.domains.iter().flat_map(|domains| &domains.untold);
         let told = told.map(|domain| domain.uuid);
         let ids = told.chain(untold.map(|domain| domain.uuid));
-        self.processes.of(ids.collect()).await
+        let found = self.processes.of(ids.collect()).await;
+        let pids = found.into_iter().map(|(id, process)| (id, process.pid));
+        pids.collect()
+    }
+
+    /// The process of one domain, if it is found within [`limits::SHOW`].
+    async fn process_of(&self, domain: Uuid) -> Option<ProcessId> {
+        self.processes.of([domain].into()).await.remove(&domain)
+    }
+
+    /// Which domains move, from here or to here.
+    fn turns(&self) -> &Turns {
+        &self.turns
+    }
+
+    /// Looks for what domains need that come.
+    fn looks(&self) -> &Looks {
+        &self.looks
+    }
+
+    /// Where it is looked for; none where it is not.
+    fn whereabouts(&self) -> Option<Whereabouts> {
+        self.at.clone()
+    }
+
+    /// Where its daemon listens.
+    fn socket(&self) -> Option<PathBuf> {
+        self.at.as_ref()?.socket()
+    }
+
+    /// Whether domains can be moved to here.
+    pub fn takes_domains(&self) -> bool {
+        let is_reached = matches!(self.seen().contact, Contact::Connected { .. });
+        is_reached && self.socket().is_some()
     }
 
     /// Waits until it is reached or known to be none, for [`limits::LIBVIRT_KNOWN`] at most: the agent may have just been started,

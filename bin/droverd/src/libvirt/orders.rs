@@ -8,18 +8,19 @@ use uuid::Uuid;
 use super::domains::name;
 use super::virsh::{Order, Place};
 use super::{Libvirt, Seen};
+use crate::elsewhere::Elsewhere;
 
 impl Libvirt {
-    /// Why an order for the guest of this name or id is not carried out, where no host has it as one of Drover's as far as is known:
-    /// these did not say. None where libvirt has no such domain.
+    /// Why an order for the guest of this name or id is not carried out, where no host has it as one of Drover's as far as they said.
+    /// None where libvirt has no such domain.
     pub fn refusal(
         &self,
         host: &HostName,
         vm: &VmName,
         order: Order,
-        silent: &[HostName],
+        elsewhere: &Elsewhere,
     ) -> Option<Refusal> {
-        refusal(&self.seen(), host, vm, order, silent)
+        refusal(&self.seen(), host, vm, order, elsewhere)
     }
 
     /// How guests of Drover's would be called that may be the domain of this name or id; none where libvirt has no such domain, or
@@ -41,7 +42,7 @@ pub(super) struct Found<'a> {
     name: &'a str,
     pub(super) uuid: Uuid,
     /// What libvirt told of it, if it did.
-    told: Option<&'a Domain>,
+    pub(super) told: Option<&'a Domain>,
 }
 
 /// The domain of this name, or else of this id.
@@ -69,21 +70,30 @@ fn refusal(
     host: &HostName,
     vm: &VmName,
     order: Order,
-    silent: &[HostName],
+    elsewhere: &Elsewhere,
 ) -> Option<Refusal> {
     let found = find(seen, vm)?;
     let shown = name(found.name);
     let message = format!(
-        "guest {shown:?} of {host} is libvirt's: the agent lists its domains, and does not start, stop, suspend or move them yet"
+        "guest {shown:?} of {host} is libvirt's: the agent lists its domains and moves them, and does not start, stop or suspend them yet"
     );
     let uri = seen.uri.as_deref();
     let mut next = Place { host, uri }.instead(order, found.name, found.told);
-    if order == Order::Start && !silent.is_empty() {
-        let silent: Vec<_> = silent.iter().map(HostName::as_str).collect();
-        let silent = silent.join(", ");
-        next.push_str(&format!(
-            "; make sure first that it runs nowhere as one of Drover's: silent: {silent}"
-        ));
+    if order == Order::Start {
+        let names = |hosts: &[HostName]| {
+            let names: Vec<_> = hosts.iter().map(HostName::as_str).collect();
+            (!names.is_empty()).then(|| names.join(", "))
+        };
+        if let Some(silent) = names(&elsewhere.silent) {
+            next.push_str(&format!(
+                "; make sure first that it runs nowhere as one of Drover's: silent: {silent}"
+            ));
+        }
+        if let Some(there) = names(&elsewhere.domains) {
+            next.push_str(&format!(
+                "; a domain of that name or id is in memory on {there}: if it is the same, it is not to be started here"
+            ));
+        }
     }
     Some(Refusal::new(ErrorCode::OfLibvirt, message).next(next))
 }
@@ -109,7 +119,7 @@ mod tests {
         let libvirt = Libvirt::at_rest(seen(domains));
         let refused = |name: &str, order| {
             let name = name.parse().unwrap();
-            libvirt.refusal(&host(), &name, order, &[])
+            libvirt.refusal(&host(), &name, order, &Elsewhere::default())
         };
         let web = refused("web", Order::Start).unwrap();
         assert_eq!(web.code, ErrorCode::OfLibvirt);
@@ -131,10 +141,24 @@ mod tests {
     fn who_starts_a_domain_is_told_which_hosts_did_not_say_whether_they_have_it() {
         let domains = vec![domain("web", DomainState::ShutOff)];
         let libvirt = Libvirt::at_rest(seen(domains));
-        let (web, silent) = ("web".parse().unwrap(), ["b".parse().unwrap()]);
-        let refused = libvirt.refusal(&host(), &web, Order::Start, &silent);
-        let next = refused.unwrap().next.unwrap();
+        let (web, b): (_, HostName) = ("web".parse().unwrap(), "b".parse().unwrap());
+        let told = |order, found: &Elsewhere| {
+            let refused = libvirt.refusal(&host(), &web, order, found);
+            refused.unwrap().next.unwrap()
+        };
+        let silent = Elsewhere {
+            silent: vec![b.clone()],
+            ..Elsewhere::default()
+        };
+        let next = told(Order::Start, &silent);
         assert!(next.contains("`virsh start web`"), "{next}");
         assert!(next.ends_with("silent: b"), "{next}");
+        let there = Elsewhere {
+            domains: vec![b],
+            ..Elsewhere::default()
+        };
+        let next = told(Order::Start, &there);
+        assert!(next.contains("is in memory on b"), "{next}");
+        assert!(!told(Order::Stop, &there).contains("in memory"));
     }
 }

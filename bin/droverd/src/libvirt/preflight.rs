@@ -93,6 +93,8 @@ impl Preflight {
             disks,
             cards,
             ties,
+            // Told by the host where it is, when it is asked for a move.
+            confined_by: _,
         } = description;
         let mut obstacles: Vec<_> = ties.iter().map(tie).collect();
         obstacles.extend(cards.iter().filter_map(card));

@@ -27,8 +27,8 @@ pub struct Processes {
 struct Known(Mutex<BTreeMap<Uuid, ProcessId>>);
 
 impl Processes {
-    /// The process ids of these domains, as far as they are found in time.
-    pub async fn of(&self, domains: BTreeSet<Uuid>) -> BTreeMap<Uuid, u32> {
+    /// The processes of these domains, as far as they are found in time.
+    pub async fn of(&self, domains: BTreeSet<Uuid>) -> BTreeMap<Uuid, ProcessId> {
         let mut found = self.known.running(&domains);
         if found.len() < domains.len() {
             // Somebody else's look may have found them by then; another one costs little.
@@ -57,11 +57,11 @@ impl Known {
     }
 
     /// Those of these domains that run still; the others are forgotten.
-    fn running(&self, domains: &BTreeSet<Uuid>) -> BTreeMap<Uuid, u32> {
+    fn running(&self, domains: &BTreeSet<Uuid>) -> BTreeMap<Uuid, ProcessId> {
         let mut known = self.lock();
         known.retain(|_, process| process.is_running());
         let wanted = known.iter().filter(|(id, _)| domains.contains(*id));
-        wanted.map(|(id, process)| (*id, process.pid)).collect()
+        wanted.map(|(id, process)| (*id, *process)).collect()
     }
 
     /// Reads what each QEMU was started with that is not known. Blocks for as long as one of them does.
@@ -113,18 +113,18 @@ fn read(path: &str, most: u64) -> Option<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::process::{Child, Command, Stdio};
 
     /// A process that looks like the QEMU of a domain with this id, until it is dropped.
-    struct Qemu {
+    pub struct Qemu {
         child: Child,
         _folder: tempfile::TempDir,
     }
 
     impl Qemu {
-        fn of(id: Uuid) -> Self {
+        pub fn of(id: Uuid) -> Self {
             let folder = tempfile::TempDir::new().unwrap();
             let program = folder.path().join("qemu-of-a-test");
             std::os::unix::fs::symlink("/bin/sh", &program).unwrap();
@@ -139,6 +139,10 @@ mod tests {
                 child,
                 _folder: folder,
             }
+        }
+
+        fn process(&self) -> ProcessId {
+            ProcessId::of(self.child.id()).unwrap()
         }
     }
 
@@ -167,7 +171,7 @@ mod tests {
         let processes = Processes::default();
         assert_eq!(processes.of([id].into()).await, BTreeMap::new());
         let qemu = Qemu::of(id);
-        let expected = BTreeMap::from([(id, qemu.child.id())]);
+        let expected = BTreeMap::from([(id, qemu.process())]);
         assert_eq!(processes.of([id, other].into()).await, expected);
         drop(qemu);
         assert_eq!(processes.of([id].into()).await, BTreeMap::new());
@@ -178,7 +182,7 @@ mod tests {
         let (id, other) = (Uuid::now_v7(), Uuid::now_v7());
         let processes = Processes::default();
         let qemu = Qemu::of(id);
-        let expected = BTreeMap::from([(id, qemu.child.id())]);
+        let expected = BTreeMap::from([(id, qemu.process())]);
         assert_eq!(processes.of([id].into()).await, expected);
         let _hangs = Arc::clone(&processes.turn).lock_owned().await;
         assert_eq!(processes.of([id, other].into()).await, expected);

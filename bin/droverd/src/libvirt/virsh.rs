@@ -47,12 +47,17 @@ impl Place<'_> {
         format!("libvirt's own command does, on {host}: {commands}")
     }
 
-    /// One command, with the domain's name where `{}` stands.
-    fn command(self, text: &str, called: &str) -> String {
+    /// One command, with the domain's name, or whatever it is about, where `{}` stands.
+    pub(super) fn command(self, text: &str, called: &str) -> String {
+        format!("`{}`", self.line(text, called))
+    }
+
+    /// The same, as it is typed.
+    pub(super) fn line(self, text: &str, called: &str) -> String {
         let other = self.uri.filter(|uri| *uri != SYSTEM_URI);
         let other = other.map_or_else(String::new, |uri| format!("-c {} ", quoted(uri)));
         let text = text.replace("{}", &quoted(&name(called)));
-        format!("`virsh {other}{text}`")
+        format!("virsh {other}{text}")
     }
 }
 

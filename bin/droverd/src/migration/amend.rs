@@ -8,7 +8,7 @@ use super::{Key, Known, Migrations};
 pub enum Change {
     /// Nothing.
     Nothing,
-    /// What is shown.
+    /// What is shown, or is to be done of a domain.
     Shown,
     /// What a new agent may rely on, too.
     Record(AnyRecord),
@@ -33,7 +33,7 @@ impl Migrations {
         }
         let (id, view) = (snapshot.view.id, snapshot.view.clone());
         let events = snapshot.events.list().to_vec();
-        let refusal = snapshot.refusal.clone();
+        let (refusal, domain) = (snapshot.refusal.clone(), snapshot.domain.clone());
         self.add(id, Known::Past(Box::new(snapshot)));
         let written = match change {
             Change::Record(record) => {
@@ -42,10 +42,11 @@ impl Migrations {
                     view,
                     events,
                     refusal,
+                    domain,
                 };
                 self.journal.write(entry).await
             }
-            Change::Shown | Change::Nothing => self.journal.amend(view, events).await,
+            Change::Shown | Change::Nothing => self.journal.amend(view, events, domain).await,
         };
         if let Err(error) = written {
             tracing::error!(%id, %error, "not in the journal: make room there; a new agent will not know of it");

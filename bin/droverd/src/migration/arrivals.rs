@@ -37,8 +37,13 @@ impl Migrations {
         self.context.cordon.check()?;
         self.context.libvirt.looked_at().await;
         let guest = libvirt::Own::from(&request.definition);
-        let room = || self.context.libvirt.room_for(&config.host, &guest).surely();
-        room()?;
+        let vacant = || {
+            self.context
+                .libvirt
+                .vacancy_for(&config.host, &guest)
+                .surely()
+        };
+        vacant()?;
         let protocol = common_protocol(&config.host, &request.source, request.protocol)?;
         let client = self.context.peers.client(&request.source)?;
         let migration = Migration {
@@ -56,6 +61,8 @@ impl Migrations {
             source: request.source.clone(),
         };
         let reservation = self.context.registry.reserve(&migration.vm, purpose)?;
+        let held = self.guest_to_arrive(&migration, &request, reservation);
+        let held = held.await?;
         let interfaces = self.interfaces().await?;
         let cpus = facts::usable_cpus().map_err(|error| self.unreadable(&error))?;
         let Offered {
@@ -71,15 +78,20 @@ impl Migrations {
         let destination = Destination::new(migration.clone(), origin.elapsed());
         let mut snapshot = Snapshot::new(&migration, MigrationRole::Destination);
         snapshot.view.other_agent = self.context.peers.addresses(&request.source);
-        let (ours, theirs) = (config.migration.protection, request.lanes.encryption);
-        let note = security::note((&config.host, ours.encryption), (&request.source, theirs));
+        let (configured, theirs) = (config.migration.protection, request.lanes.encryption);
+        let is_domain = request.domain.is_some();
+        let ours = security::protection(configured, is_domain);
+        let note = match is_domain {
+            true => security::note_of_domain(configured.encryption),
+            false => security::note((&config.host, ours.encryption), (&request.source, theirs)),
+        };
         if let Some(what) = note {
             snapshot.record(EventKind::Fallback { what });
         }
         let beginning = incoming::Beginning {
             destination: destination.with_outage_limit(outage_limit),
             snapshot,
-            reservation: Some(reservation),
+            reservation: Some(held),
             client,
             origin,
             asked: Some(Asked {
@@ -107,7 +119,7 @@ impl Migrations {
         };
         // It may have been said since; from here on the migration is seen by who looks for it.
         self.context.cordon.check()?;
-        room()?;
+        vacant()?;
         let (handle, offer) = incoming::start(
             Arc::clone(&self.context),
             self.journal.clone(),
@@ -360,6 +372,8 @@ impl Migrations {
             // What the source says of a guest that was given up belongs to its history.
             self.amend((id, false), |snapshot| add_word(snapshot, &request.cause))
                 .await;
+            // By this word what is left of a domain may go; what takes longer is done by and by.
+            let _ = tokio::time::timeout(limits::RUN_ANSWER, self.pay((id, false))).await;
             return Ok(view);
         }
         let host = &self.context.config.host;

@@ -1,6 +1,5 @@
 //! The session of one migration as its task sees it: the relay, its paths, and what it reports.
 
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,6 +10,7 @@ use drover_relay::{ByeCode, End, Event, Reduction, Sizes, sizes};
 use drover_types::{BitRate, ByteRate, MigrationId, NicPlacement, Path, PathId};
 use tokio::sync::mpsc;
 
+use super::held::Sockets;
 use super::outgoing::millis;
 use super::relays::{News, RelayProcess};
 
@@ -121,7 +121,7 @@ pub struct Order {
     /// How long it waits for a lane, or for an agent.
     pub outage_limit: Duration,
     /// Where QEMU connects to, or listens.
-    pub socket: PathBuf,
+    pub sockets: Sockets,
     /// Whether its bytes may stay in the kernel: not where they are encrypted.
     pub pass_through: bool,
     /// Whether every chunk has a checksum, as both agents agreed on.
@@ -146,7 +146,8 @@ impl From<Order> for Start {
         Self {
             migration: order.migration,
             side: order.side,
-            socket: order.socket,
+            socket: order.sockets.qemu,
+            control: order.sockets.control,
             chunk_bytes,
             window,
             channels_max,

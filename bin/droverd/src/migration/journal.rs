@@ -4,10 +4,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use drover_api::{EventView, MigrationRole, MigrationView, Refusal, Told};
-use drover_migrate::{DestinationRecord, SourceRecord};
+use drover_migrate::{DestinationRecord, Outcome, SourceRecord, SourceStep};
 use drover_types::{MigrationId, in_short};
 use serde::{Deserialize, Serialize};
 
+use crate::libvirt::{DomainRecord, kept_definition};
 use crate::limits::HISTORY;
 use crate::registry::files;
 
@@ -34,11 +35,26 @@ pub struct Entry {
     /// Why it was refused, for whoever asks for it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal: Option<Refusal>,
+    /// What the next agent has to know of the guest where it is a domain of libvirt's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<DomainRecord>,
+}
+
+impl Entry {
+    /// A domain of libvirt's left this host by it, and runs on the other one.
+    fn has_moved_a_domain(&self) -> bool {
+        let completed = SourceStep::Finished {
+            outcome: Outcome::Completed,
+        };
+        let left = matches!(&self.record, AnyRecord::Source(record) if record.step == completed);
+        left && self.domain.is_some()
+    }
 }
 
 /// The directory with one file for each migration and side.
 #[derive(Debug, Clone)]
 pub struct Journal {
+    state: PathBuf,
     directory: PathBuf,
 }
 
@@ -50,7 +66,8 @@ impl Journal {
     pub fn open(state: &Path) -> io::Result<Self> {
         let directory = state.join("migrations");
         std::fs::create_dir_all(&directory)?;
-        Ok(Self { directory })
+        let state = state.to_owned();
+        Ok(Self { state, directory })
     }
 
     fn path(&self, id: MigrationId, role: MigrationRole) -> PathBuf {
@@ -72,16 +89,22 @@ impl Journal {
         written.await.map_err(io::Error::other)?
     }
 
-    /// Changes what is shown of a migration that has ended.
+    /// Changes what is shown of a migration that has ended, and what is known of its domain.
     ///
     /// # Errors
     /// There is no such entry, or it cannot be written.
-    pub async fn amend(&self, view: MigrationView, events: Vec<EventView>) -> io::Result<()> {
+    pub async fn amend(
+        &self,
+        view: MigrationView,
+        events: Vec<EventView>,
+        domain: Option<DomainRecord>,
+    ) -> io::Result<()> {
         let path = self.path(view.id, view.role);
         let entry = read(&path)?;
         self.write(Entry {
             view,
             events,
+            domain,
             ..entry
         })
         .await
@@ -110,6 +133,8 @@ impl Journal {
             seen += 1;
             let owes = entry.view.resolution.as_ref();
             let owes = owes.is_some_and(|resolution| resolution.told != Told::Confirmed);
+            let domain = entry.domain.as_ref();
+            let owes = owes || domain.is_some_and(|domain| !domain.owes.is_empty());
             let kept = seen <= HISTORY || owes || !entry.view.phase.has_ended();
             if !kept {
                 self.forget(entry.view.id, entry.view.role);
@@ -119,9 +144,15 @@ impl Journal {
         Ok(entries)
     }
 
-    /// Removes what is kept of a migration that has ended.
+    /// Removes what is kept of a migration that has ended, and the definition of a domain that runs elsewhere by it.
     pub fn forget(&self, id: MigrationId, role: MigrationRole) {
         let path = self.path(id, role);
+        if read(&path).is_ok_and(|entry| entry.has_moved_a_domain()) {
+            let kept = kept_definition(&self.state, id);
+            if let Err(error) = files::remove(&kept) {
+                tracing::warn!(path = %kept.display(), %error, "old definition not removed");
+            }
+        }
         if let Err(error) = files::remove(&path) {
             tracing::warn!(path = %path.display(), %error, "old migration not removed");
         }
@@ -140,4 +171,64 @@ fn read(path: &Path) -> io::Result<Entry> {
             path.display()
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use drover_api::MovingDomain;
+    use drover_migrate::{JournalVersion, Migration, Reason};
+
+    use super::*;
+    use crate::migration::snapshot::samples::leaving;
+
+    fn ended(outcome: Outcome) -> Entry {
+        let view = leaving().view;
+        let migration = Migration {
+            id: view.id,
+            vm: view.vm.clone(),
+            source: view.source.clone(),
+            destination: view.destination.clone(),
+        };
+        let moving = MovingDomain {
+            uuid: "6b2c8a1e-0000-4000-8000-000000000007".to_owned(),
+            name: "web".to_owned(),
+            persistent: true,
+            autostart: true,
+            paused: false,
+            needs: Vec::new(),
+        };
+        Entry {
+            record: AnyRecord::Source(SourceRecord {
+                version: JournalVersion,
+                migration,
+                step: SourceStep::Finished { outcome },
+            }),
+            view,
+            events: Vec::new(),
+            refusal: None,
+            domain: Some(moving.into()),
+        }
+    }
+
+    #[tokio::test]
+    async fn the_definition_of_a_domain_goes_with_the_record_that_it_runs_elsewhere_and_stays_where_it_is_lost()
+     {
+        let state = tempfile::tempdir().unwrap();
+        let journal = Journal::open(state.path()).unwrap();
+        std::fs::create_dir(state.path().join("departed")).unwrap();
+        let lost = Outcome::Lost {
+            reason: Reason::from("its host lost power"),
+        };
+        for (outcome, stays) in [(Outcome::Completed, false), (lost, true)] {
+            let entry = ended(outcome);
+            let (id, role) = (entry.view.id, entry.view.role);
+            let kept = kept_definition(state.path(), id);
+            std::fs::write(&kept, "<domain/>").unwrap();
+            journal.write(entry).await.unwrap();
+            assert_eq!(journal.load().unwrap().len(), 1);
+            journal.forget(id, role);
+            assert_eq!(kept.exists(), stays);
+            assert!(journal.load().unwrap().is_empty());
+        }
+    }
 }

@@ -11,8 +11,11 @@
 mod amend;
 mod arrivals;
 mod carrier;
+mod debts;
+mod domains;
 mod events;
 mod expansion;
+mod held;
 mod incoming;
 mod interrupts;
 pub(crate) mod journal;
@@ -34,6 +37,7 @@ mod silence;
 mod snapshot;
 mod start;
 mod told;
+mod trouble;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -52,6 +56,7 @@ use drover_types::{HostName, MigrationId};
 use futures_util::future::join_all;
 use tokio::sync::{oneshot, watch};
 
+pub use self::held::{Held, Sockets, Way};
 use self::journal::Journal;
 pub use self::lanes::near_interface;
 pub use self::offered::offered;
@@ -195,9 +200,10 @@ impl Migrations {
         let mut all = self.known();
         all.insert(key, known);
         let ended = all.iter().filter_map(|(key, known)| {
-            let view = known.snapshot().view;
-            let over = view.phase.has_ended() && told::owed(&view).is_none();
-            over.then_some((view.started_at, *key))
+            let snapshot = known.snapshot();
+            let view = &snapshot.view;
+            let owes = told::owed(view).is_some() || snapshot.owes();
+            (view.phase.has_ended() && !owes).then_some((view.started_at, *key))
         });
         let mut old: Vec<_> = ended.collect();
         // Not by their ids, which whoever gives orders may choose.

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use drover_hypervisor::{
-    Exit, Machine, MachineError, MachineEvent, MigrationProgress, MigrationStatus, RunState,
+    Exit, MachineError, MachineEvent, MigrationProgress, MigrationStatus, Movable, RunState,
     UnixMicros,
 };
 use drover_migrate::{GuestSeen, MigrationSeen, Observation, Reason};
-use drover_types::Bytes;
+use drover_types::{Bytes, with_sources};
 use tokio::task::JoinHandle;
 
+use super::held::{Held, Way};
 use crate::limits::{OBSERVE, OBSERVE_SWITCH, REACH_AGAIN, SETTLE};
-use crate::registry::{Reached, Reservation};
 
 /// What a watcher reports.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ pub enum Seen {
     Stopped(UnixMicros),
     /// The guest runs.
     Resumed(UnixMicros),
+    /// It was looked at in vain, and why.
+    Unclear(String),
     /// The connection to QEMU is lost, while its process runs; the watch is over.
     Lost,
     /// The process has ended.
@@ -30,12 +32,18 @@ pub enum Seen {
 
 /// One look: the migration first, the guest after it, as [`Observation`] wants it.
 pub async fn look(
-    machine: &dyn Machine,
+    machine: &dyn Movable,
 ) -> Result<(Observation, Box<MigrationProgress>), MachineError> {
     let progress = machine.migration().await?;
     let guest = guest_seen(&machine.state().await?);
     let migration = migration_seen(&progress);
     Ok((Observation { migration, guest }, Box::new(progress)))
+}
+
+/// What a person should know of a look that failed: words of who answered, and did not tell.
+pub fn unclear(error: &MachineError) -> Option<String> {
+    let answered = matches!(error, MachineError::Other { .. }) && !error.is_unanswered();
+    answered.then(|| with_sources(error))
 }
 
 fn migration_seen(progress: &MigrationProgress) -> MigrationSeen {
@@ -82,14 +90,23 @@ fn is_switching(observation: &Observation) -> bool {
     }
 }
 
-/// Looks for a guest's process until it answers; `None` when it has ended. While it runs and does
-/// not answer nothing is concluded.
-pub async fn reach(reservation: &Reservation) -> Option<Arc<dyn Machine>> {
+/// Looks for a guest's hypervisor until it answers; `None` when it has ended, or nobody wants to know any more. While it runs and does
+/// not answer nothing is concluded, and `tell` is told why, where that is known, and says whether anybody hears.
+pub async fn reach<F, R>(held: &dyn Held, tell: F) -> Option<Arc<dyn Movable>>
+where
+    F: Fn(Option<String>) -> R,
+    R: Future<Output = bool>,
+{
     loop {
-        match reservation.reach().await {
-            Reached::Machine(machine) => return Some(machine),
-            Reached::Gone => return None,
-            Reached::Unreachable => tokio::time::sleep(REACH_AGAIN).await,
+        match held.reach().await {
+            Way::Machine(machine) => return Some(machine),
+            Way::Gone => return None,
+            Way::Unreachable(why) => {
+                if !tell(why).await {
+                    return None;
+                }
+                tokio::time::sleep(REACH_AGAIN).await;
+            }
         }
     }
 }
@@ -115,7 +132,7 @@ impl Drop for Watcher {
 
 impl Watcher {
     /// Watches `machine`; `report` is awaited for each thing seen, and ends the watch by `false`.
-    pub fn start<F, R>(machine: Arc<dyn Machine>, report: F) -> Self
+    pub fn start<F, R>(machine: Arc<dyn Movable>, report: F) -> Self
     where
         F: Fn(Seen) -> R + Send + Sync + 'static,
         R: Future<Output = bool> + Send,
@@ -124,7 +141,7 @@ impl Watcher {
     }
 }
 
-async fn watch<F, R>(machine: Arc<dyn Machine>, report: F)
+async fn watch<F, R>(machine: Arc<dyn Movable>, report: F)
 where
     F: Fn(Seen) -> R,
     R: Future<Output = bool>,
@@ -165,8 +182,16 @@ where
         {
             return;
         }
-        let Ok((observation, progress)) = look(&*machine).await else {
-            continue;
+        let (observation, progress) = match look(&*machine).await {
+            Ok(looked) => looked,
+            Err(error) => {
+                if let Some(why) = unclear(&error)
+                    && !report(Seen::Unclear(why)).await
+                {
+                    return;
+                }
+                continue;
+            }
         };
         hurries = is_switching(&observation);
         if !report(Seen::Look(observation, progress)).await {

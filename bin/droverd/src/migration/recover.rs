@@ -13,6 +13,7 @@ use drover_migrate::{
 };
 use drover_types::HostName;
 
+use super::held::Held;
 use super::journal::{AnyRecord, Entry};
 use super::outgoing::Options;
 use super::relays::Relays;
@@ -20,6 +21,7 @@ use super::snapshot::Snapshot;
 use super::{Known, Migrations, incoming, outgoing};
 use crate::clock::Moment;
 use crate::interrupts::Holder;
+use crate::libvirt::{self, DomainRecord};
 use crate::registry::{Purpose, Recovered, Reservation, Role};
 
 impl Migrations {
@@ -46,17 +48,19 @@ impl Migrations {
                 self.remember(entry);
             } else {
                 let guest = take(&mut recovered, &entry);
-                self.take_up(entry.record, Some((entry.view, entry.events)), guest);
+                let shown = Some((entry.view, entry.events));
+                self.take_up(entry.record, shown, guest, entry.domain)?;
             }
         }
         for guest in recovered {
             // The journal does not know it: what its record says is enough to decide.
             if let Some(record) = record_of(&guest, &self.context.config.host) {
                 tracing::warn!(vm = %guest.reservation.name(), role = ?guest.role, "not in the journal");
-                self.take_up(record, None, Some(guest.reservation));
+                self.take_up(record, None, Some(guest.reservation), None)?;
             }
         }
         self.give_interrupts_back();
+        self.forget_arrivals();
         Ok(())
     }
 
@@ -68,6 +72,14 @@ impl Migrations {
         });
         let under_way = under_way.collect();
         tokio::task::block_in_place(|| self.context.interrupts.take_up(&under_way));
+    }
+
+    /// Of domains whose migration does not go on nothing is to be known.
+    fn forget_arrivals(&self) {
+        let under_way = self.under_way().into_iter();
+        let arrive = under_way.filter(|view| view.role == MigrationRole::Destination);
+        let kept = arrive.map(|view| view.id).collect();
+        tokio::task::block_in_place(|| libvirt::forget_arrivals(&self.context, &kept));
     }
 
     /// Ends the relays that no migration goes on with.
@@ -108,6 +120,7 @@ impl Migrations {
         };
         let mut snapshot = Snapshot::of(entry.view, verdict, entry.events);
         snapshot.refusal = entry.refusal;
+        snapshot.domain = entry.domain;
         snapshot.resolution = match &entry.record {
             AnyRecord::Source(record) => record.resolution(),
             AnyRecord::Destination(record) => record.resolution(),
@@ -120,14 +133,31 @@ impl Migrations {
         record: AnyRecord,
         shown: Option<(MigrationView, Vec<EventView>)>,
         reservation: Option<Reservation>,
-    ) {
+        domain: Option<DomainRecord>,
+    ) -> anyhow::Result<()> {
         let (migration, role) = match &record {
             AnyRecord::Source(record) => (record.migration.clone(), MigrationRole::Source),
             AnyRecord::Destination(record) => {
                 (record.migration.clone(), MigrationRole::Destination)
             }
         };
-        let reservation = reservation.or_else(|| self.reserve_again(&migration, role));
+        let held = match domain {
+            None => {
+                let reserved = reservation.or_else(|| self.reserve_again(&migration, role));
+                reserved.map(|own| Arc::new(own) as Arc<dyn Held>)
+            }
+            Some(domain) => {
+                let leaves = role == MigrationRole::Source;
+                let held = libvirt::taken_up(&self.context, &migration, domain, leaves);
+                let held = held.with_context(|| {
+                    format!(
+                        "migration {}: restore its record below `state`",
+                        migration.id
+                    )
+                })?;
+                Some(Arc::new(held) as Arc<dyn Held>)
+            }
+        };
         let mut snapshot = match shown {
             Some((view, events)) => Snapshot::of(view, Verdict::Undecided, events),
             None => Snapshot::new(&migration, role),
@@ -152,7 +182,7 @@ impl Migrations {
                 outgoing::Beginning {
                     source: Source::recover(record, origin.elapsed()),
                     snapshot,
-                    reservation,
+                    reservation: held,
                     options: Options {
                         convergence: self.context.config.migration.convergence,
                         channels: None,
@@ -165,15 +195,18 @@ impl Migrations {
                 },
             )),
             AnyRecord::Destination(record) => {
-                let role = reservation.as_ref().and_then(Reservation::role);
-                let held = self.context.registry.held(&migration.vm);
+                let role = held.as_ref().and_then(|held| held.role());
+                let known = self.context.registry.held(&migration.vm);
+                let of_domain = held.as_ref().filter(|held| held.domain().is_some());
+                let defined =
+                    of_domain.map_or(known.definition, |held| held.came_with_its_definition());
                 let destination = Destination::recover(record, origin.elapsed())
                     .with_guest_that_has_run(role == Some(Role::Running))
-                    .with_definition(held.definition);
+                    .with_definition(defined);
                 let beginning = incoming::Beginning {
                     destination,
                     snapshot,
-                    reservation,
+                    reservation: held,
                     client,
                     origin,
                     request: None,
@@ -185,12 +218,13 @@ impl Migrations {
                     Ok((handle, _)) => Known::Incoming(handle),
                     Err(refusal) => {
                         tracing::error!(id = %migration.id, %refusal, "not taken up");
-                        return;
+                        return Ok(());
                     }
                 }
             }
         };
         self.add(migration.id, known);
+        Ok(())
     }
 
     /// The right to a guest that is no longer, or not yet, part of its migration by its record.

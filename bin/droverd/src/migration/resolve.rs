@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use tokio::sync::{oneshot, watch};
 
 use super::snapshot::Snapshot;
-use super::{Known, Migrations, ended, incoming, outgoing};
+use super::{Known, Migrations, domains, ended, incoming, outgoing};
 use crate::limits;
 
 /// The API's word.
@@ -99,6 +99,9 @@ impl Migrations {
         // Before anything else: nobody is to be told how to decide what is not in doubt.
         if view.ambiguity.is_none() {
             return Err(not_ambiguous(&view));
+        }
+        if known.snapshot().domain.is_some() {
+            return Err(domains::by_hand(&view));
         }
         let resolution = asked_for(&view, request)?;
         let (answer, answered) = oneshot::channel();

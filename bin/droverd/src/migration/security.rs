@@ -7,6 +7,19 @@ use drover_types::{HostName, with_sources};
 
 use crate::config::Protection;
 
+/// What protects a guest's lanes, where this is configured. A domain's carry libvirt's control connection beside its memory: whoever
+/// could change those bytes on their way could give orders to libvirtd, which is root. So they are always encrypted.
+pub fn protection(configured: Protection, is_domain: bool) -> Protection {
+    let encryption = match is_domain {
+        true => Encryption::On,
+        false => configured.encryption,
+    };
+    Protection {
+        encryption,
+        ..configured
+    }
+}
+
 /// What one end brings to a migration.
 #[derive(Debug)]
 pub struct Own {
@@ -133,6 +146,14 @@ pub fn note(
     ))
 }
 
+/// What an operator should know of it where the guest is a domain.
+pub fn note_of_domain(configured: Encryption) -> Option<String> {
+    (configured == Encryption::Off).then(|| {
+        "encrypted although `migration.encryption` is off here: libvirt's control connection, which a domain moves by, is root on both hosts"
+            .to_owned()
+    })
+}
+
 /// As it is shown.
 pub fn shown(encryption: drover_relay::Encryption) -> LaneEncryption {
     match encryption {
@@ -201,6 +222,26 @@ mod tests {
                 assert_eq!(end.is_some(), used == On);
             }
         }
+    }
+
+    #[test]
+    fn a_domain_moves_encrypted_whatever_is_configured() {
+        use Encryption::{Off, On};
+        let used = |encryption, is_domain| {
+            let verify = true;
+            let configured = Protection { encryption, verify };
+            let used = protection(configured, is_domain);
+            assert!(used.verify);
+            used.encryption
+        };
+        assert_eq!((used(On, true), used(Off, true)), (On, On));
+        assert_eq!((used(On, false), used(Off, false)), (On, Off));
+        assert_eq!(note_of_domain(On), None);
+        assert!(note_of_domain(Off).unwrap().contains("is off here"));
+        // Both ends, so that a source of another mind is not followed.
+        let own = |is_domain| Own::new(protection(own(Off).configured, is_domain)).unwrap();
+        let (keys, decided) = own(true).decide(&own(false).told()).unwrap();
+        assert!(keys.is_some() && decided.encryption == On);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use drover_types::{ByteRate, Bytes};
 use jiff::Timestamp;
 
 use super::events::Events;
+use crate::libvirt::DomainRecord;
 
 /// The state of a migration at one moment.
 #[derive(Debug, Clone)]
@@ -34,6 +35,8 @@ pub struct Snapshot {
     pub resolution: Option<Resolution>,
     /// What became of an operator's last wish to decide.
     pub resolving: Resolving,
+    /// What is known of its guest beside, where it is a domain of libvirt's.
+    pub domain: Option<DomainRecord>,
     /// Why it was refused before anything was changed.
     pub refusal: Option<Refusal>,
     /// The version of the QEMU that waits, on the destination.
@@ -123,6 +126,7 @@ impl Snapshot {
             resumed_at: None,
             resolution: None,
             resolving: Resolving::No,
+            domain: None,
             refusal: None,
             qemu_version: None,
             postcopy: false,
@@ -130,6 +134,12 @@ impl Snapshot {
             is_whole: false,
             amending: Arc::default(),
         }
+    }
+
+    /// It has ended, and something is still to be done of its domain.
+    pub fn owes(&self) -> bool {
+        let owes = |domain: &DomainRecord| !domain.owes.is_empty();
+        self.view.phase.has_ended() && self.domain.as_ref().is_some_and(owes)
     }
 
     /// Something happened now.

@@ -9,13 +9,14 @@ use drover_migrate::source::Source;
 use drover_types::{Convergence, HostName, MigrationId, VmName};
 use uuid::Uuid;
 
+use super::held::Held;
 use super::orders::of_another;
 use super::outgoing::{self, Options};
 use super::snapshot::Snapshot;
 use super::{Known, Migrations, once_prepared};
 use crate::clock::Moment;
 use crate::config::Channels;
-use crate::registry::Purpose;
+use crate::registry::{Purpose, Reservation};
 
 impl Migrations {
     /// Begins to move a guest. Answers when the destination has agreed. Asked again with the same id it
@@ -80,26 +81,20 @@ impl Migrations {
             migration: id,
             destination: request.to.clone(),
         };
-        let reservation = self.context.registry.reserve(vm, purpose)?;
-        let runs = match reservation.machine() {
-            Some(machine) => machine
-                .state()
-                .await
-                .is_ok_and(|state| state == RunState::Running),
-            None => false,
-        };
-        if !runs {
-            let message = format!("guest {vm} does not run, or its QEMU does not answer");
-            return Err(Refusal::new(ErrorCode::VmNotRunning, message)
-                .next(format!("`drover vm show {vm}` tells its state")));
-        }
-        let wished = reservation.convergence();
         let origin = Moment::now();
         let mut snapshot = Snapshot::new(&migration, MigrationRole::Source);
-        if let Some(problem) = reservation.unreadable_wishes() {
-            let what = format!("{problem}; what the guest was started with counts");
-            snapshot.record(EventKind::Fallback { what });
-        }
+        let reserved = self.context.registry.reserve(vm, purpose);
+        let (held, options) = match reserved {
+            Ok(reservation) => {
+                self.own_to_leave(reservation, request, &mut snapshot)
+                    .await?
+            }
+            Err(no_such) if no_such.code == ErrorCode::NoSuchVm => {
+                let domain = self.domain_to_leave(&migration, request, no_such, &mut snapshot);
+                domain.await?
+            }
+            Err(refusal) => return Err(refusal),
+        };
         snapshot.view.other_agent = self.context.peers.addresses(&request.to);
         let handle = outgoing::start(
             Arc::clone(&self.context),
@@ -107,8 +102,8 @@ impl Migrations {
             outgoing::Beginning {
                 source: Source::new(migration, origin.elapsed()),
                 snapshot,
-                reservation: Some(reservation),
-                options: self.options(request, wished),
+                reservation: Some(held),
+                options,
                 client,
                 origin,
                 recovered: false,
@@ -119,8 +114,36 @@ impl Migrations {
         answer(known).await
     }
 
+    /// The right to a guest of the agent's own that is to leave, and how it is moved.
+    async fn own_to_leave(
+        &self,
+        reservation: Reservation,
+        request: &MigrateRequest,
+        snapshot: &mut Snapshot,
+    ) -> Result<(Arc<dyn Held>, Options), Refusal> {
+        let runs = match reservation.machine() {
+            Some(machine) => machine
+                .state()
+                .await
+                .is_ok_and(|state| state == RunState::Running),
+            None => false,
+        };
+        if !runs {
+            let vm = reservation.name();
+            let message = format!("guest {vm} does not run, or its QEMU does not answer");
+            return Err(Refusal::new(ErrorCode::VmNotRunning, message)
+                .next(format!("`drover vm show {vm}` tells its state")));
+        }
+        let wished = reservation.convergence();
+        if let Some(problem) = reservation.unreadable_wishes() {
+            let what = format!("{problem}; what the guest was started with counts");
+            snapshot.record(EventKind::Fallback { what });
+        }
+        Ok((Arc::new(reservation), self.options(request, wished)))
+    }
+
     /// `wished` is the guest's definition's word.
-    fn options(&self, request: &MigrateRequest, wished: Convergence) -> Options {
+    pub(super) fn options(&self, request: &MigrateRequest, wished: Convergence) -> Options {
         let config = &self.context.config.migration;
         let configured = match config.channels {
             Channels::Auto => None,

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use drover_api::{
-    ErrorCode, EventKind, GuestPlace, MigrationPhase, MigrationRole, MigrationView, Refusal,
-    Resolution, ResolvedRequest, ResolvedState, ResolvedView, Told,
+    DomainHeld, ErrorCode, EventKind, GuestPlace, MigrationPhase, MigrationRole, MigrationView,
+    Refusal, Resolution, ResolvedRequest, ResolvedState, ResolvedView, Told,
 };
 use drover_migrate::source::Input as SourceInput;
 use drover_migrate::{Cause, Claimed, DestinationRecord, DestinationStep, JournalVersion};
@@ -16,6 +16,7 @@ use drover_migrate::{Migration, Outcome, SourceRecord, SourceStep, Verdict, clai
 use drover_types::{HostName, MigrationId, VmName, with_sources};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use uuid::Uuid;
 
 use super::amend::Change;
 use super::journal::AnyRecord;
@@ -140,7 +141,7 @@ impl Migrations {
         };
         let known = self.known().get(&(id, source)).cloned();
         let Some(known) = known else {
-            return Ok(self.judge_by_what_is_here(&request.vm));
+            return Ok(self.judge_by_what_is_here(&request.vm).await);
         };
         self.authorize(&caller, id, source)?;
         let mut receiver = match &known {
@@ -172,10 +173,25 @@ impl Migrations {
 
     /// The journal of this host does not know the migration: it was lost or replaced, or is about newer
     /// ones by now. The guest may be here all the same.
-    fn judge_by_what_is_here(&self, vm: &VmName) -> ResolvedView {
+    async fn judge_by_what_is_here(&self, vm: &VmName) -> ResolvedView {
         let host = &self.context.config.host;
         let unknown = format!("{host} does not know the migration any more, and has");
         let held = self.context.registry.held(vm);
+        // The same guest may have become libvirt's. One that is named by no id is none of libvirt's as far as is known: that libvirt is
+        // not reached says nothing of it.
+        match self.context.libvirt.holds(vm).await {
+            Some(DomainHeld::InMemory) => {
+                let message = format!("{unknown} a domain {vm} of libvirt's in memory");
+                return answer(ResolvedState::BothHave, message);
+            }
+            Some(DomainHeld::NotKnown) if vm.as_str().parse::<Uuid>().is_ok() => {
+                let message = format!(
+                    "{unknown} a libvirt of which it is not known whether that has a domain {vm} in memory"
+                );
+                return answer(ResolvedState::Deciding, message);
+            }
+            Some(DomainHeld::Absent | DomainHeld::Off | DomainHeld::NotKnown) | None => {}
+        }
         match (held.process, held.definition) {
             (true, _) => {
                 let message = format!("{unknown} a process of guest {vm}");

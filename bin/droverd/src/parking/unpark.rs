@@ -150,7 +150,7 @@ impl Parking {
         }
         // Its turn may have been long in coming.
         self.context.cordon.check()?;
-        elsewhere::room(&self.context, vm).surely()?;
+        elsewhere::vacancy(&self.context, vm).surely()?;
         let plainly = StartRequest::default();
         self.context.registry.start(vm, plainly).await?;
         Ok(true)

@@ -7,7 +7,7 @@
 //!     (memory is copied)                      (memory arrives)
 //!   hand_off   definition leaves            machine.resume
 //!   release    QEMU ends, nothing is left   adopt               definition arrives
-//!      or set_role(Running) when kept          or discard       nothing is left
+//!      or set_role(Running) when kept          or release       nothing is left
 //! ```
 
 use std::path::PathBuf;
@@ -277,7 +277,7 @@ impl Reservation {
             .is_some_and(|slot| slot.process.is_some())
     }
 
-    /// Ends what is left of a guest that was handed off: its QEMU and its runtime directory.
+    /// Ends what is left of a guest that was handed off, or that was arriving and will not: its QEMU and its runtime directory.
     pub async fn release(&self) {
         self.end().await;
     }
@@ -312,11 +312,6 @@ impl Reservation {
             return Ok(()); // it has run, and ended: there is nothing left to mark
         }
         self.set_role(Role::Running)
-    }
-
-    /// Ends a guest that was arriving and will not: nothing is left here.
-    pub async fn discard(&self) {
-        self.end().await;
     }
 
     pub(super) fn record(&self) -> Option<Record> {

@@ -324,7 +324,7 @@ fn a_guest_that_arrives_waits_and_leaves_nothing_when_it_is_discarded() {
         ] {
             assert_eq!(refused.code, ErrorCode::MigrationUnderWay, "{refused}");
         }
-        arriving.discard().await;
+        arriving.release().await;
         drop(arriving);
         assert!(machine.exit().is_some());
         assert!(!host.path("run/vms/web").exists());
@@ -351,7 +351,7 @@ fn an_arriving_guest_is_found_again_and_stays_reserved() {
         assert_eq!(again.process(), process);
         let refused = agent.starts().await.unwrap_err();
         assert_eq!(refused.code, ErrorCode::MigrationUnderWay);
-        recovered.reservation.discard().await;
+        recovered.reservation.release().await;
         assert!(!host.path("run/vms/web").exists());
     });
 }
@@ -394,7 +394,7 @@ fn a_guest_that_ran_and_ended_before_it_was_adopted_leaves_its_definition_here()
     host.life(async |agent| {
         let arriving = agent.registry.reserve(&web(), from_b()).unwrap();
         arriving.start_incoming(definition()).await.unwrap();
-        arriving.discard().await;
+        arriving.release().await;
         assert!(arriving.adopt(None).is_err());
         arriving.adopt(Some(&definition())).unwrap();
         let text = std::fs::read_to_string(host.path("vms/web.toml")).unwrap();

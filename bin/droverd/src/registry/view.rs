@@ -72,6 +72,7 @@ impl Registry {
             process: slot.is_some_and(|slot| slot.process.is_some()),
             definition: definitions::get(&self.0.config.definitions, name).is_some(),
             suspended: self.0.saved.counts(name),
+            domain: None,
         }
     }
 

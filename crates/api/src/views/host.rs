@@ -72,6 +72,9 @@ pub struct HostView {
     /// That it takes no guests; none when it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cordon: Option<CordonView>,
+    /// Domains of libvirt's can be moved here: its libvirt is reached.
+    #[serde(default)]
+    pub takes_domains: bool,
 }
 
 /// Another host of the cluster, and whether its agent answers.

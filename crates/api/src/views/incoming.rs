@@ -18,6 +18,8 @@
 //!                ◀────────────────────────── GET /migrations/{id}/verdict, when in doubt
 //! ```
 
+use std::path::PathBuf;
+
 use drover_types::{Bytes, HostName, Interface, MigrationId, Path, VmName};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -51,6 +53,9 @@ pub struct IncomingRequest {
     pub source: HostName,
     /// The guest, with its concrete machine type.
     pub definition: VmDefinition,
+    /// What else is to be known of it where it is a domain of libvirt's; missing where it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<MovingDomain>,
     /// Versions of the relays' protocol that the source speaks.
     pub protocol: ProtocolRange,
     /// Sizes of the session.
@@ -76,6 +81,44 @@ pub struct IncomingRequest {
     pub downtime_limit_ms: u64,
     /// How long the source would wait for a path when it has none left, in seconds.
     pub outage_limit_s: u64,
+}
+
+/// A domain of libvirt's that moves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct MovingDomain {
+    /// Its id, as libvirt writes it.
+    pub uuid: String,
+    /// Its name, which may be one that no guest of the agents' could have.
+    pub name: String,
+    /// It has a definition, which goes along.
+    pub persistent: bool,
+    /// It is to be started with its host.
+    pub autostart: bool,
+    /// It stood still by somebody's word when it was to move, and is to stand still afterwards.
+    pub paused: bool,
+    /// What the host that it goes to has to have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<DomainNeed>,
+}
+
+/// Something that a host has to have so that it can take a domain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum DomainNeed {
+    /// A file or device.
+    Path {
+        /// Where.
+        #[schema(value_type = String)]
+        path: PathBuf,
+    },
+    /// A bridge or another interface.
+    Interface {
+        /// Its name.
+        name: String,
+    },
+    /// Of a newer agent.
+    #[serde(other)]
+    Unknown,
 }
 
 /// Asks a host for another session, for pages that are still to follow a guest there.

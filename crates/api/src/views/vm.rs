@@ -143,6 +143,24 @@ pub struct HeldView {
     /// There is a saved state of it, from which it would go on.
     #[serde(default)]
     pub suspended: bool,
+    /// What libvirt has there by that name or id; missing where the host's agent does not look at any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<DomainHeld>,
+}
+
+/// What a host's libvirt has of a domain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DomainHeld {
+    /// Nothing.
+    Absent,
+    /// A definition, from which it could be started.
+    Off,
+    /// It, in memory, whatever it does.
+    InMemory,
+    /// That is not known: libvirt is not reached, or does not tell. Or a word of a newer agent.
+    #[serde(other)]
+    NotKnown,
 }
 
 /// How to start a guest.

@@ -15,7 +15,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use drover_carrier::{
-    Control, ControlError, Counters, Heard, Held, Keys, Open, PROTOCOL, Place, Request, Side,
+    Control, ControlError, Counters, Heard, HeldLimit, Keys, Open, PROTOCOL, Place, Request, Side,
     Start, State, TlsKeys, Told,
 };
 use drover_relay::limits::PATHS_KEPT;
@@ -77,6 +77,7 @@ impl Process {
             migration: MigrationId::from_bytes([3; 16]),
             side,
             socket: self.qemu.clone(),
+            control: None,
             chunk_bytes: 16 << 10,
             window: 6,
             channels_max: 4,
@@ -361,7 +362,7 @@ fn an_agent_that_comes_back_hears_which_limits_are_held() {
     }
     drop(agent);
     let limits = pair.source.agent(0).state.limits;
-    let held = |path, rate| Held {
+    let held = |path, rate| HeldLimit {
         path,
         rate: ByteRate(rate),
     };

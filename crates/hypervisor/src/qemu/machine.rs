@@ -6,10 +6,10 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use super::status;
-use crate::events::MachineEvents;
+use crate::events::{MachineEvents, OfQmp};
 use crate::inside::Inside;
 use crate::limits;
-use crate::machine::{Answer, Boxed, Machine, MachineError, MigrationAddress};
+use crate::machine::{Answer, Boxed, Machine, MachineError, MigrationAddress, Movable};
 use crate::process::{Exit, ProcessId, Watched};
 use crate::progress::{MigrationProgress, MigrationStatus, RunState};
 use crate::qmp::{Qmp, QmpError, Version, excerpt};
@@ -144,6 +144,53 @@ impl Machine for QemuMachine {
         self.process.id()
     }
 
+    fn machine_type(&self) -> Answer<'_, String> {
+        Box::pin(async {
+            let operation = "tell the machine type";
+            let property = json!({"path": "/machine", "property": "type"});
+            let answer = self.tell(operation, "qom-get", property).await?;
+            let name = answer
+                .as_str()
+                .and_then(|name| name.strip_suffix("-machine"));
+            let missing = MachineError::Unexpected {
+                operation,
+                missing: "machine type",
+            };
+            name.map(excerpt).ok_or(missing)
+        })
+    }
+
+    fn pause(&self) -> Answer<'_, ()> {
+        Box::pin(async {
+            self.tell("pause the guest", "stop", Value::Null)
+                .await
+                .map(drop)
+        })
+    }
+
+    fn power_down(&self) -> Answer<'_, ()> {
+        let told = async {
+            self.tell("press the power button", "system_powerdown", Value::Null)
+                .await
+                .map(drop)
+        };
+        Box::pin(told)
+    }
+
+    fn migration_blockers(&self) -> Answer<'_, Vec<String>> {
+        Box::pin(async {
+            let operation = "tell what speaks against a migration";
+            let info = self.tell(operation, "query-migrate", Value::Null).await?;
+            Ok(status::blockers(&info))
+        })
+    }
+
+    fn inside(&self) -> Answer<'_, Inside> {
+        Box::pin(self.look_inside())
+    }
+}
+
+impl Movable for QemuMachine {
     fn version(&self) -> Version {
         self.qmp.version()
     }
@@ -163,45 +210,12 @@ impl Machine for QemuMachine {
         })
     }
 
-    fn machine_type(&self) -> Answer<'_, String> {
-        Box::pin(async {
-            let operation = "tell the machine type";
-            let property = json!({"path": "/machine", "property": "type"});
-            let answer = self.tell(operation, "qom-get", property).await?;
-            let name = answer
-                .as_str()
-                .and_then(|name| name.strip_suffix("-machine"));
-            let missing = MachineError::Unexpected {
-                operation,
-                missing: "machine type",
-            };
-            name.map(excerpt).ok_or(missing)
-        })
-    }
-
     fn resume(&self) -> Answer<'_, ()> {
         Box::pin(self.resume_checked(true))
     }
 
     fn run_on(&self) -> Answer<'_, ()> {
         Box::pin(self.resume_checked(false))
-    }
-
-    fn pause(&self) -> Answer<'_, ()> {
-        Box::pin(async {
-            self.tell("pause the guest", "stop", Value::Null)
-                .await
-                .map(drop)
-        })
-    }
-
-    fn power_down(&self) -> Answer<'_, ()> {
-        let told = async {
-            self.tell("press the power button", "system_powerdown", Value::Null)
-                .await
-                .map(drop)
-        };
-        Box::pin(told)
     }
 
     fn quit(&self) -> Answer<'_, Exit> {
@@ -355,24 +369,12 @@ impl Machine for QemuMachine {
         })
     }
 
-    fn migration_blockers(&self) -> Answer<'_, Vec<String>> {
-        Box::pin(async {
-            let operation = "tell what speaks against a migration";
-            let info = self.tell(operation, "query-migrate", Value::Null).await?;
-            Ok(status::blockers(&info))
-        })
-    }
-
     fn dirtied(&self, within: Duration) -> Answer<'_, Option<Bytes>> {
         Box::pin(self.sample_dirtied(within))
     }
 
-    fn inside(&self) -> Answer<'_, Inside> {
-        Box::pin(self.look_inside())
-    }
-
     fn events(&self) -> MachineEvents {
-        MachineEvents::new(self.qmp.events())
+        MachineEvents::new(OfQmp(self.qmp.events()))
     }
 }
 

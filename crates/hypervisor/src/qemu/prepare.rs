@@ -3,7 +3,7 @@ use serde_json::Value;
 
 use super::machine::QemuMachine;
 use super::settings::{self, Offered};
-use crate::machine::{Machine, MachineError};
+use crate::machine::{MachineError, Movable};
 use crate::qmp::excerpt;
 use crate::settings::{AppliedSettings, MigrationSettings};
 

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use drover_hypervisor::{
-    Guest, Machine, MachineEvent, MachineEvents, MigrationAddress, MigrationStatus, ProcessId,
-    QemuLauncher, QemuMachine, RunState, Start,
+    Guest, Machine, MachineEvent, MachineEvents, MigrationAddress, MigrationStatus, Movable,
+    ProcessId, QemuLauncher, QemuMachine, RunState, Start,
 };
 use drover_types::Bytes;
 use tempfile::TempDir;

@@ -1,7 +1,8 @@
 //! Two guests, one of which is to become the other.
 
 use drover_hypervisor::{
-    Guest, Machine, MachineEvents, MigrationProgress, MigrationSettings, MigrationStatus, Start,
+    Guest, Machine, MachineEvents, MigrationProgress, MigrationSettings, MigrationStatus, Movable,
+    Start,
 };
 use drover_types::ByteRate;
 

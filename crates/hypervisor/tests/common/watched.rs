@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-use drover_hypervisor::{Machine, MigrationAddress, MigrationSettings, MigrationStatus, RunState};
+use drover_hypervisor::{MigrationAddress, MigrationSettings, MigrationStatus, Movable, RunState};
 use drover_qstream::{self as qstream, Found, Kind};
 
 use crate::common::pair::{Pair, SLOW};

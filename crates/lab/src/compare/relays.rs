@@ -138,6 +138,7 @@ impl Relays {
             migration,
             side,
             socket,
+            control: None,
             chunk_bytes: sizes.chunk_bytes,
             window: sizes.window,
             channels_max: self.channels,

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::callbacks::{self, Told};
 use super::table::{VirConnect, VirDomain};
-use super::{Domain, Raw};
+use super::{Domain, Raw, lent};
 use crate::error::{Failure, Refusal};
 use crate::limits;
 use crate::shared::Shared;
@@ -131,6 +131,20 @@ impl Connection {
             self.raw.done(answer)?;
         }
         Ok((Version(daemon), Version(hypervisor)))
+    }
+
+    /// What the host can do, as XML. libvirt's protocol carries at most 4 MiB.
+    pub(crate) fn capabilities(&self) -> Result<String, Refusal> {
+        // SAFETY: the connection is open; the text is ours to free.
+        unsafe {
+            let text = (self.raw.table.virConnectGetCapabilities)(self.pointer.as_ptr());
+            if text.is_null() {
+                return Err(self.raw.refusal());
+            }
+            let copy = lent(text, limits::XML_BYTES);
+            libc::free(text.cast());
+            Ok(copy)
+        }
     }
 
     /// All domains, running and defined. libvirt's protocol carries at most 16384.

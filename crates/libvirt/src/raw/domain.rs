@@ -1,11 +1,14 @@
-use std::ffi::{CStr, c_char, c_int, c_uint};
-use std::ptr::NonNull;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong};
+use std::ptr::{self, NonNull};
+use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::table::{VirDomain, VirDomainInfo};
+use super::params::Lent;
+use super::table::{VirDomain, VirDomainInfo, VirTypedParameter};
 use super::{Connection, Params, Raw, lent};
 use crate::error::Refusal;
+use crate::events::Job;
 use crate::limits;
 
 /// A domain of an open connection.
@@ -21,6 +24,14 @@ pub(crate) struct Info {
     /// The memory that it may have, in KiB.
     pub(crate) memory_kib: u64,
     pub(crate) vcpus: u16,
+}
+
+impl Info {
+    /// It has a hypervisor: it is not shut off (`VIR_DOMAIN_SHUTOFF`).
+    pub(crate) fn is_in_memory(&self) -> bool {
+        const SHUT_OFF: u8 = 5;
+        self.state != SHUT_OFF
+    }
 }
 
 impl<'c> Domain<'c> {
@@ -58,6 +69,16 @@ impl<'c> Domain<'c> {
         })
     }
 
+    /// A `virDomainState`, and why it is in it, by the numbers that belong to that state.
+    pub(crate) fn state(&self) -> Result<(c_int, c_int), Refusal> {
+        let (mut state, mut reason): (c_int, c_int) = (0, 0);
+        let ask = self.raw().table.virDomainGetState;
+        // SAFETY: the reference is ours, the numbers are valid for the call.
+        let answer = unsafe { ask(self.pointer.as_ptr(), &raw mut state, &raw mut reason, 0) };
+        self.raw().done(answer)?;
+        Ok((state, reason))
+    }
+
     pub(crate) fn is_persistent(&self) -> Result<bool, Refusal> {
         // SAFETY: the reference is ours.
         let answer = unsafe { (self.raw().table.virDomainIsPersistent)(self.pointer.as_ptr()) };
@@ -73,6 +94,13 @@ impl<'c> Domain<'c> {
         };
         self.raw().done(answer)?;
         Ok(value != 0)
+    }
+
+    pub(crate) fn set_autostart(&self, wanted: bool) -> Result<(), Refusal> {
+        let set = self.raw().table.virDomainSetAutostart;
+        // SAFETY: the reference is ours.
+        let answer = unsafe { set(self.pointer.as_ptr(), c_int::from(wanted)) };
+        self.raw().done(answer)
     }
 
     /// Its XML, with `virDomainXMLFlags`. libvirt's protocol carries at most 4 MiB.
@@ -93,6 +121,65 @@ impl<'c> Domain<'c> {
         // SAFETY: the reference is ours.
         let answer = unsafe { (self.raw().table.virDomainResume)(self.pointer.as_ptr()) };
         self.raw().done(answer)
+    }
+
+    /// Ends its hypervisor at once.
+    pub(crate) fn destroy(&self) -> Result<(), Refusal> {
+        // SAFETY: the reference is ours.
+        let answer = unsafe { (self.raw().table.virDomainDestroy)(self.pointer.as_ptr()) };
+        self.raw().done(answer)
+    }
+
+    /// Takes its definition away, with `virDomainUndefineFlagsValues`.
+    pub(crate) fn undefine(&self, flags: c_uint) -> Result<(), Refusal> {
+        // SAFETY: the reference is ours.
+        let answer =
+            unsafe { (self.raw().table.virDomainUndefineFlags)(self.pointer.as_ptr(), flags) };
+        self.raw().done(answer)
+    }
+
+    /// The longest that it may stand still at the end of its migration.
+    pub(crate) fn max_downtime(&self) -> Result<Duration, Refusal> {
+        let mut millis: c_ulonglong = 0;
+        let ask = self.raw().table.virDomainMigrateGetMaxDowntime;
+        // SAFETY: the reference is ours, the number is valid for the call.
+        let answer = unsafe { ask(self.pointer.as_ptr(), &raw mut millis, 0) };
+        self.raw().done(answer)?;
+        Ok(Duration::from_millis(millis))
+    }
+
+    /// The same from now on, also of one that is under way.
+    pub(crate) fn set_max_downtime(&self, downtime: Duration) -> Result<(), Refusal> {
+        let millis = u64::try_from(downtime.as_millis()).unwrap_or(u64::MAX);
+        let set = self.raw().table.virDomainMigrateSetMaxDowntime;
+        // SAFETY: the reference is ours.
+        let answer = unsafe { set(self.pointer.as_ptr(), millis, 0) };
+        self.raw().done(answer)
+    }
+
+    /// The job that is under way, if one is.
+    pub(crate) fn job(&self) -> Result<Option<Job>, Refusal> {
+        /// `VIR_DOMAIN_JOB_BOUNDED` and `VIR_DOMAIN_JOB_UNBOUNDED`.
+        const UNDER_WAY: [c_int; 2] = [1, 2];
+        let (mut kind, mut length): (c_int, c_int) = (0, 0);
+        let mut list: *mut VirTypedParameter = ptr::null_mut();
+        let (raw, ask) = (self.raw(), self.raw().table.virDomainGetJobStats);
+        // SAFETY: the reference is ours, the numbers and the list's place are valid for the call; the list is ours to give
+        // back, and read before.
+        unsafe {
+            let answer = ask(
+                self.pointer.as_ptr(),
+                &raw mut kind,
+                &raw mut list,
+                &raw mut length,
+                0,
+            );
+            raw.done(answer)?;
+            let lent = Lent { raw, list, length };
+            let job = Job::read(|name| lent.number(name));
+            (raw.table.virTypedParamsFree)(list, length);
+            Ok(UNDER_WAY.contains(&kind).then_some(job))
+        }
     }
 
     pub(crate) fn abort_job(&self) -> Result<(), Refusal> {

@@ -67,6 +67,7 @@ table! {
     fn virConnectClose(*mut VirConnect) -> c_int;
     fn virConnectGetLibVersion(*mut VirConnect, *mut c_ulong) -> c_int;
     fn virConnectGetVersion(*mut VirConnect, *mut c_ulong) -> c_int;
+    fn virConnectGetCapabilities(*mut VirConnect) -> *mut c_char;
     fn virConnectIsAlive(*mut VirConnect) -> c_int;
     fn virConnectSetKeepAlive(*mut VirConnect, c_int, c_uint) -> c_int;
     fn virConnectRegisterCloseCallback(*mut VirConnect, CloseFunc, *mut c_void, FreeCallback) -> c_int;
@@ -80,11 +81,18 @@ table! {
     fn virDomainGetName(*mut VirDomain) -> *const c_char;
     fn virDomainGetUUID(*mut VirDomain, *mut c_uchar) -> c_int;
     fn virDomainGetInfo(*mut VirDomain, *mut VirDomainInfo) -> c_int;
+    fn virDomainGetState(*mut VirDomain, *mut c_int, *mut c_int, c_uint) -> c_int;
     fn virDomainIsPersistent(*mut VirDomain) -> c_int;
     fn virDomainGetAutostart(*mut VirDomain, *mut c_int) -> c_int;
+    fn virDomainSetAutostart(*mut VirDomain, c_int) -> c_int;
     fn virDomainGetXMLDesc(*mut VirDomain, c_uint) -> *mut c_char;
     fn virDomainResume(*mut VirDomain) -> c_int;
+    fn virDomainDestroy(*mut VirDomain) -> c_int;
+    fn virDomainUndefineFlags(*mut VirDomain, c_uint) -> c_int;
+    fn virDomainGetJobStats(*mut VirDomain, *mut c_int, *mut *mut VirTypedParameter, *mut c_int, c_uint) -> c_int;
     fn virDomainAbortJob(*mut VirDomain) -> c_int;
+    fn virDomainMigrateGetMaxDowntime(*mut VirDomain, *mut c_ulonglong, c_uint) -> c_int;
+    fn virDomainMigrateSetMaxDowntime(*mut VirDomain, c_ulonglong, c_uint) -> c_int;
     fn virDomainMigrateToURI3(*mut VirDomain, *const c_char, *mut VirTypedParameter, c_uint, c_uint) -> c_int;
     // libvirt-common.h
     fn virTypedParamsAddString(*mut *mut VirTypedParameter, *mut c_int, *mut c_int, *const c_char, *const c_char) -> c_int;

@@ -66,10 +66,10 @@ impl Destination {
         destination
     }
 
-    /// The guest has run here by an operator's word, and its definition was written; what a host that
-    /// loses power forgets is only that this was done.
+    /// The guest has run here, and its definition is here: by its own record, or by an operator's word, where
+    /// what a host that loses power forgets is only that this was done.
     fn was_adopted(&self) -> bool {
-        self.has_definition && self.resolution == Some(Resolution::RunHere)
+        self.has_definition && (self.has_run || self.resolution == Some(Resolution::RunHere))
     }
 
     /// The guest is this host's, certainly, whatever its hypervisor does by now.

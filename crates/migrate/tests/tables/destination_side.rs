@@ -365,6 +365,18 @@ fn a_guest_that_an_operator_had_run_is_still_this_hosts_after_a_loss_of_power() 
 }
 
 #[test]
+fn a_guest_that_has_run_and_ended_is_this_hosts_where_its_definition_is_and_lost_where_it_is_not() {
+    for (has_definition, expected) in [(true, "Finish(Running)"), (false, "Finish(Lost)")] {
+        let mut destination = recovering_what_has_run().with_definition(has_definition);
+        let gone = Input::HypervisorGone { reason: why() };
+        destination.handle(Time::ZERO, gone).unwrap();
+        let (done, _) = drain(&mut destination, Time::ZERO);
+        assert_eq!(done.last().unwrap(), expected);
+        assert_eq!(destination.resolution(), None);
+    }
+}
+
+#[test]
 fn a_definition_alone_does_not_make_an_arriving_guest_this_hosts() {
     let mut destination = recovering(&[]).with_definition(true);
     let gone = Input::HypervisorGone { reason: why() };

@@ -1,13 +1,12 @@
 //! The end of a relay: why it ends, and what is closed.
 
 use std::collections::BTreeMap;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use drover_session::{ChannelId, Input};
 use drover_wire::ByeCode;
 
-use super::{Local, Shared};
+use super::Shared;
 use crate::End;
 use crate::channel;
 use crate::limits::FAREWELL_TIME;
@@ -101,13 +100,10 @@ impl Shared {
         }
         for (channel, port) in std::mem::take(&mut core.channels).into_iter().enumerate() {
             if let Some(stream) = port.stream {
-                let _ = stream.shutdown(channel::closing(channel as ChannelId));
+                let _ = stream.shutdown(channel::closing(self, channel as ChannelId));
             }
         }
-        if let Local::Listening(listener, path) = &self.local {
-            let _ = rustix::net::shutdown(listener.as_fd(), rustix::net::Shutdown::Both);
-            let _ = std::fs::remove_file(path);
-        }
+        self.local.close();
         self.timer.notify_all();
     }
 }

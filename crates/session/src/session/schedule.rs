@@ -41,7 +41,7 @@ impl Session {
         }
     }
 
-    /// How much a chunk of this channel may hold now. The main channel's are not to be waited for,
+    /// How much a chunk of this channel may hold now. Those of urgent ones are not to be waited for,
     /// and of a limit a large one would take too much at once.
     pub(super) fn chunk_for(&self, now: Duration, channel: ChannelId) -> u32 {
         let largest = self.config.chunk_bytes;
@@ -52,7 +52,7 @@ impl Session {
         let all_quick = rates.peek().is_some() && rates.all(|rate| rate.is_some_and(quick));
         if let Some(limited) = self.limited_chunk() {
             limited.min(self.config.usual_chunk())
-        } else if channel > 0 && all_quick {
+        } else if channel >= self.config.urgent && all_quick {
             largest
         } else {
             self.config.usual_chunk()
@@ -268,6 +268,7 @@ mod tests {
             chunk_bytes: 256 << 10,
             window: 16,
             channels_max: 2,
+            urgent: 1,
             outage_limit: Duration::ZERO,
         };
         let mut session = Session::new(config).unwrap();

@@ -7,19 +7,22 @@ use std::time::{Duration, Instant};
 use drover_api::limits::VERDICT_CALL;
 use drover_api::{EventKind, MigrationView, Verdict as ApiVerdict};
 use drover_carrier::Side;
-use drover_hypervisor::{Machine, MachineError, MigrationAddress, MigrationSettings};
+use drover_hypervisor::{MigrationAddress, MigrationSettings, Movable};
 use drover_migrate::destination::{Action, Ending, Input, Phase};
 use drover_migrate::{DestinationStep, Migration, Question, Reason, Verdict};
 use drover_types::{VmName, with_sources};
 use tokio::sync::mpsc;
 
-use super::{Incoming, Message, prepare, socket};
+use super::{Incoming, Message, prepare};
+use crate::libvirt::Owed;
 use crate::migration::carrier::{self, Carrier, next_until};
+use crate::migration::domains;
 use crate::migration::interrupts;
 use crate::migration::observe::{self, Seen, Watcher};
 use crate::migration::offered::Offered;
 use crate::migration::relays::{Doubt, Relays};
-use crate::migration::silence::{There, whats_there};
+use crate::migration::silence::{Sought, There, whats_there};
+use crate::migration::trouble::About;
 use crate::registry::Role;
 use crate::{facts, limits};
 
@@ -83,7 +86,8 @@ impl Incoming {
         tokio::spawn(async move {
             let found = tokio::task::spawn_blocking(move || {
                 let hear = move |news| carrier::tell(news, &report);
-                let (relay, state) = relays.find(id, Side::Destination, hear)?;
+                let found = relays.find(id, Side::Destination, hear);
+                let (relay, state) = found.map_err(|none| none.reason)?;
                 Ok(Carrier::new(relay, state.paths))
             });
             let found = found.await.unwrap_or_else(|error| Err(error.to_string()));
@@ -104,7 +108,7 @@ impl Incoming {
             let reason = Reason::from("QEMU has ended");
             return self.handle(Input::ListenFailed { reason });
         };
-        let address = MigrationAddress::Unix(socket(reservation));
+        let address = MigrationAddress::Unix(reservation.way_in().qemu);
         let mut settings = MigrationSettings {
             channels: self.channels,
             postcopy: self.postcopy,
@@ -165,13 +169,14 @@ impl Incoming {
                 let reason = observe::gone(&exit);
                 return input(&inbox, Input::HypervisorGone { reason }).await;
             }
-            if let Ok((observation, _)) = observe::look(&*machine).await {
-                let seen = if settle {
-                    Input::Settled(observation)
-                } else {
-                    Input::Hypervisor(observation)
-                };
-                input(&inbox, seen).await;
+            match observe::look(&*machine).await {
+                Ok((seen, _)) if settle => input(&inbox, Input::Settled(seen)).await,
+                Ok((seen, _)) => input(&inbox, Input::Hypervisor(seen)).await,
+                Err(error) => {
+                    if let Some(why) = observe::unclear(&error) {
+                        let _ = inbox.send(Message::Trouble(About::Looking, why)).await;
+                    }
+                }
             }
         });
     }
@@ -181,7 +186,18 @@ impl Incoming {
         let (inbox, reservation) = (self.inbox.clone(), self.reservation.clone());
         tokio::spawn(async move {
             let reached = match &reservation {
-                Some(reservation) => observe::reach(reservation).await,
+                Some(reservation) => {
+                    let not_reached = |why: Option<String>| {
+                        let inbox = inbox.clone();
+                        async move {
+                            if let Some(why) = why {
+                                let _ = inbox.send(Message::Trouble(About::Looking, why)).await;
+                            }
+                            !inbox.is_closed()
+                        }
+                    };
+                    observe::reach(&**reservation, not_reached).await
+                }
                 None => None,
             };
             let message = match reached {
@@ -193,7 +209,7 @@ impl Incoming {
     }
 
     /// The guest's process answers: it is watched from now on.
-    pub(super) fn reached(&mut self, machine: Arc<dyn Machine>) {
+    pub(super) fn reached(&mut self, machine: Arc<dyn Movable>) {
         self.watcher = Some(watch(&self.inbox, &machine));
         self.machine = Some(machine);
         self.observe(false);
@@ -202,6 +218,7 @@ impl Incoming {
     fn ask_verdict(&self, question: Question) {
         let (client, inbox) = (self.client.clone(), self.inbox.clone());
         let Migration { id, source, vm, .. } = self.destination.migration().clone();
+        let domain = self.domain.as_ref().and_then(domains::id);
         tokio::spawn(async move {
             let asked = Instant::now();
             let left = || VERDICT_CALL.saturating_sub(asked.elapsed());
@@ -215,16 +232,19 @@ impl Incoming {
                     };
                     Input::VerdictAnswered { question, verdict }
                 }
-                Err(error) => match whats_there(&client, &source, &vm, &error, left()).await {
-                    There::Silence(reason) => Input::VerdictUnreachable {
-                        question,
-                        reason: reason.into(),
-                    },
-                    There::Somebody(reason) => Input::VerdictRefused {
-                        question,
-                        reason: reason.into(),
-                    },
-                },
+                Err(error) => {
+                    let sought = Sought::of(&vm, domain.as_ref());
+                    match whats_there(&client, &source, sought, &error, left()).await {
+                        There::Silence(reason) => Input::VerdictUnreachable {
+                            question,
+                            reason: reason.into(),
+                        },
+                        There::Somebody(reason) => Input::VerdictRefused {
+                            question,
+                            reason: reason.into(),
+                        },
+                    }
+                }
             };
             input(&inbox, answer).await;
         });
@@ -248,35 +268,31 @@ impl Incoming {
                     }
                     Input::GuestResumed
                 }
-                Err(error) => {
-                    let unanswered = matches!(
-                        error,
-                        MachineError::NoAnswer { .. } | MachineError::Lost { .. }
-                    );
-                    Input::ResumeFailed {
-                        refused: !unanswered,
-                        reason: with_sources(&error).into(),
-                    }
-                }
+                Err(error) => Input::ResumeFailed {
+                    refused: !error.is_unanswered(),
+                    reason: with_sources(&error).into(),
+                },
             };
             input(&inbox, resumed).await;
         });
     }
 
     fn adopt(&mut self) {
-        let definition = self.request.as_ref().map(|request| &request.definition);
-        let adopted = self
-            .reservation
-            .as_ref()
-            .map(|reservation| reservation.adopt(definition));
-        self.handle(match adopted {
-            Some(Ok(())) => Input::GuestAdopted,
-            Some(Err(refusal)) => Input::AdoptFailed {
-                reason: refusal.message.into(),
-            },
-            None => Input::AdoptFailed {
-                reason: Reason::from("the guest is not held by this migration"),
-            },
+        let Some(reservation) = self.reservation.clone() else {
+            let reason = Reason::from("the guest is not held by this migration");
+            return self.handle(Input::AdoptFailed { reason });
+        };
+        let request = self.request.as_ref();
+        let definition = request.map(|request| request.definition.clone());
+        let inbox = self.inbox.clone();
+        tokio::spawn(async move {
+            let adopted = match reservation.adopt(definition.as_ref()).await {
+                Ok(()) => Input::GuestAdopted,
+                Err(refusal) => Input::AdoptFailed {
+                    reason: refusal.message.into(),
+                },
+            };
+            input(&inbox, adopted).await;
         });
     }
 
@@ -288,10 +304,20 @@ impl Incoming {
         };
         let inbox = self.inbox.clone();
         tokio::spawn(async move {
-            if let Ok(exit) = machine.kill().await {
-                let reason = observe::gone(&exit);
-                input(&inbox, Input::HypervisorGone { reason }).await;
-            }
+            let message = match machine.kill().await {
+                Ok(exit) => {
+                    let reason = observe::gone(&exit);
+                    Message::Input(Input::HypervisorGone { reason })
+                }
+                // It is tried again.
+                Err(error) => {
+                    let why = with_sources(&error);
+                    let why =
+                        format!("what is not to come was not ended, and is tried again: {why}");
+                    Message::Trouble(About::Ending, why)
+                }
+            };
+            let _ = inbox.send(message).await;
         });
     }
 
@@ -304,10 +330,14 @@ impl Incoming {
     }
 
     /// Gives the right to the guest back after its runtime is gone, so that the next attempt finds
-    /// nothing of this one.
+    /// nothing of this one. A domain's is kept until its end is written down, as what was noted of it is.
     fn remove_runtime(&mut self) {
         if let Some(reservation) = self.reservation.take() {
-            let discarding = async move { reservation.discard().await };
+            self.ended = reservation.domain().map(|_| Arc::clone(&reservation));
+            let discarding = async move {
+                reservation.end().await;
+                reservation.owes()
+            };
             self.discarding = Some(tokio::spawn(discarding));
         }
     }
@@ -332,11 +362,24 @@ impl Incoming {
         if let Some(told) = interrupts::told(given_back) {
             self.record(told);
         }
-        if let Some(discarding) = self.discarding.take()
-            && let Err(error) = discarding.await
-        {
-            tracing::error!(%error, "runtime directory not removed");
+        let owed = match (self.discarding.take(), &self.reservation) {
+            (Some(discarding), _) => discarding.await.unwrap_or_else(|error| {
+                tracing::error!(%error, "runtime directory not removed");
+                Vec::new()
+            }),
+            (None, Some(reservation)) => reservation.owes(),
+            (None, None) => Vec::new(),
+        };
+        for Owed { debt, why } in owed {
+            if let Some(domain) = &mut self.domain {
+                domain.owes.insert(debt);
+            }
+            self.record(EventKind::Fallback { what: why });
         }
+        // Before anybody else can have its turn.
+        let domain = self.domain.clone();
+        self.snapshot
+            .send_modify(|snapshot| snapshot.domain = domain);
         let view = self.final_view(ending);
         self.record(view.ended_event());
         self.last_view = Some(view.clone());
@@ -356,7 +399,9 @@ impl Incoming {
             });
         }
         self.carrier = None;
-        self.reservation = None;
+        for held in self.reservation.take().into_iter().chain(self.ended.take()) {
+            held.over();
+        }
         tracing::info!(id = %view.id, ?ending, "migration ended");
         self.context.metrics.ended(&view);
         self.snapshot.send_modify(|snapshot| {
@@ -416,7 +461,7 @@ fn no_process() -> Input {
     }
 }
 
-fn watch(inbox: &mpsc::Sender<Message>, machine: &Arc<dyn Machine>) -> Watcher {
+fn watch(inbox: &mpsc::Sender<Message>, machine: &Arc<dyn Movable>) -> Watcher {
     let inbox = inbox.clone();
     Watcher::start(machine.clone(), move |seen| {
         let inbox = inbox.clone();
@@ -424,6 +469,7 @@ fn watch(inbox: &mpsc::Sender<Message>, machine: &Arc<dyn Machine>) -> Watcher {
             let message = match seen {
                 Seen::Look(observation, progress) => Message::Look(observation, progress),
                 Seen::Stopped(_) => return true,
+                Seen::Unclear(why) => Message::Trouble(About::Looking, why),
                 Seen::Resumed(at) => Message::Resumed(at),
                 Seen::Lost => Message::MonitorLost,
                 Seen::Gone(reason) => {

@@ -11,14 +11,13 @@ mod show;
 pub use prepare::{Asked, Wanted};
 pub use show::{incoming_view, with_the_sources_word};
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use drover_api::{
     Client, EventKind, IncomingOffer, IncomingRequest, IncomingStart, InterruptsView,
     MigrationView, Refusal,
 };
-use drover_hypervisor::{Machine, MigrationProgress, UnixMicros};
+use drover_hypervisor::{MigrationProgress, Movable, UnixMicros};
 use drover_migrate::destination::{Action, Destination, Input, Output, Phase};
 use drover_migrate::limits::WORD_COUNTS;
 use drover_migrate::paths::Side;
@@ -28,6 +27,7 @@ use drover_types::{NicPlacement, Path};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::carrier::{Carried, Carrier};
+use super::held::Held;
 use super::interrupts;
 use super::journal::{AnyRecord, Entry, Journal};
 use super::lanes::LaneWatch;
@@ -37,13 +37,14 @@ use super::outgoing::{path_chosen, paths_without_lanes, timestamp};
 use super::relays::Doubt;
 use super::resolve;
 use super::snapshot::Snapshot;
+use super::trouble::{About, Troubles};
 use crate::agent::Context;
 use crate::api::Accepted;
 use crate::checkpoints::{Growing, Returning};
 use crate::clock::{Moment, until};
 use crate::interrupts::Share;
+use crate::libvirt::{DomainRecord, Owed};
 use crate::limits;
-use crate::registry::Reservation;
 use crate::shared_pages::Lease;
 
 /// What reaches the task.
@@ -52,7 +53,7 @@ pub enum Message {
     /// Something happened.
     Input(Input),
     /// QEMU waits.
-    Started(Arc<dyn Machine>),
+    Started(Arc<dyn Movable>),
     /// QEMU was not started: a precondition does not hold, or it failed.
     NotStarted(Refusal),
     /// The source's lanes are up.
@@ -95,7 +96,9 @@ pub enum Message {
     /// The connection to QEMU is lost.
     MonitorLost,
     /// There is a connection to QEMU again.
-    Reached(Arc<dyn Machine>),
+    Reached(Arc<dyn Movable>),
+    /// Something does not succeed, and why.
+    Trouble(About, String),
     /// What else happened.
     Event(EventKind),
 }
@@ -111,8 +114,10 @@ pub struct Incoming {
     request: Option<IncomingRequest>,
     channels: u8,
     postcopy: bool,
-    reservation: Option<Arc<Reservation>>,
-    machine: Option<Arc<dyn Machine>>,
+    reservation: Option<Arc<dyn Held>>,
+    /// What the next agent has to know of the guest, where it is libvirt's.
+    domain: Option<DomainRecord>,
+    machine: Option<Arc<dyn Movable>>,
     snapshot: watch::Sender<Snapshot>,
     origin: Moment,
     listener: Option<Arc<LaneListener>>,
@@ -131,9 +136,12 @@ pub struct Incoming {
     session: u32,
     watcher: Option<Watcher>,
     abandoned_for: Option<String>,
-    discarding: Option<tokio::task::JoinHandle<()>>,
+    discarding: Option<tokio::task::JoinHandle<Vec<Owed>>>,
+    /// A domain whose runtime is gone.
+    ended: Option<Arc<dyn Held>>,
     lanes: LaneWatch,
     interrupts: Share,
+    troubles: Troubles,
     /// As it was written down at the end.
     last_view: Option<MigrationView>,
 }
@@ -154,7 +162,7 @@ pub struct Beginning {
     /// What is known.
     pub snapshot: Snapshot,
     /// The right to change the guest.
-    pub reservation: Option<Reservation>,
+    pub reservation: Option<Arc<dyn Held>>,
     /// The source's agent.
     pub client: Client,
     /// When the machine's time began.
@@ -178,13 +186,16 @@ pub fn start(
     let (inbox, messages) = mpsc::channel(limits::INBOX);
     let session = match (&beginning.asked, &beginning.reservation, &listener) {
         (Some(asked), Some(reservation), Some(listener)) => {
-            let socket = socket(reservation);
+            let sockets = reservation.way_in();
             let inbox = inbox.clone();
-            let session = prepare::session(asked, &socket, listener, &context, (inbox, 0));
+            let session = prepare::session(asked, sockets, listener, &context, (inbox, 0));
             Some(session?)
         }
         _ => None,
     };
+    let held = beginning.reservation.as_ref();
+    let domain = held.and_then(|held| held.domain().cloned());
+    beginning.snapshot.domain.clone_from(&domain);
     if let Some(session) = &session {
         beginning.snapshot.view.verify = session.offer.lanes.verify;
     }
@@ -217,8 +228,9 @@ pub fn start(
         machine: beginning
             .reservation
             .as_ref()
-            .and_then(Reservation::machine),
-        reservation: beginning.reservation.map(Arc::new),
+            .and_then(|held| held.machine()),
+        domain,
+        reservation: beginning.reservation,
         snapshot,
         origin: beginning.origin,
         listener,
@@ -234,8 +246,10 @@ pub fn start(
         watcher: None,
         abandoned_for: None,
         discarding: None,
+        ended: None,
         lanes: LaneWatch::default(),
         interrupts,
+        troubles: Troubles::default(),
         last_view: None,
     };
     // After a restart, whether the session lives comes first.
@@ -248,11 +262,6 @@ pub fn start(
         snapshot: shown,
     };
     Ok((handle, offer))
-}
-
-/// Where this guest's QEMU listens for the relay.
-fn socket(reservation: &Reservation) -> PathBuf {
-    reservation.directory().join("migration.sock")
 }
 
 impl Incoming {
@@ -313,6 +322,7 @@ impl Incoming {
             view,
             events: self.snapshot.borrow().events.list().to_vec(),
             refusal: self.snapshot.borrow().refusal.clone(),
+            domain: self.domain.clone(),
         };
         let input = match self.journal.write(entry).await {
             Ok(()) => {
@@ -427,7 +437,9 @@ impl Incoming {
                     reason: reason.into(),
                 });
             }
+            Message::Trouble(about, why) => self.trouble(about, &why),
             Message::Look(observation, progress) => {
+                self.troubles.is_over(About::Looking);
                 self.snapshot
                     .send_modify(|snapshot| snapshot.show_progress(&progress));
                 self.handle(Input::Hypervisor(observation));
@@ -517,6 +529,15 @@ impl Incoming {
         if self.watcher.is_none() {
             self.reach();
         }
+    }
+
+    /// Something does not succeed.
+    fn trouble(&mut self, about: About, why: &str) {
+        if self.troubles.hear(about, why) {
+            let what = why.to_owned();
+            self.record(EventKind::Fallback { what });
+        }
+        self.show();
     }
 
     fn record(&mut self, kind: EventKind) {

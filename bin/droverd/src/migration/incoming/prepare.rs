@@ -1,7 +1,6 @@
 //! Making ready for a guest: the relay, its token, QEMU.
 
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use super::Message;
 use crate::agent::Context;
 use crate::checkpoints::{Checkpoints, Growing, Returning};
 use crate::migration::carrier::{self, Carried, Carrier, Order};
+use crate::migration::held::Sockets;
 use crate::migration::reduction;
 use crate::migration::relays::{RelayProcess, Relays};
 use crate::migration::security::{self, Own};
@@ -74,7 +74,7 @@ pub struct Asked {
 /// The sizes or the certificate that the source sent cannot be used.
 pub fn session(
     asked: &Asked,
-    socket: &Path,
+    sockets: Sockets,
     lanes: &LaneListener,
     context: &Context,
     (inbox, number): (mpsc::Sender<Message>, u32),
@@ -102,7 +102,7 @@ pub fn session(
         side: Side::Destination,
         sizes: wanted.session,
         outage_limit: Duration::from_secs(wanted.outage_limit_s),
-        socket: socket.to_owned(),
+        sockets,
         pass_through: tls.is_none(),
         verify: decided.verify,
         reduction: reduction::for_relay(reduction, ReductionMode::Off),

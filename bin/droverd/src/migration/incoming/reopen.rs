@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use drover_api::{ErrorCode, EventKind, IncomingOffer, Refusal};
 use drover_carrier::Side;
-use drover_hypervisor::{Machine, MachineError, MigrationAddress};
+use drover_hypervisor::{MachineError, MigrationAddress, Movable};
 use drover_migrate::destination::Input;
 use drover_types::{Path, with_sources};
 use tokio::sync::oneshot;
 
-use super::{Asked, Incoming, Message, prepare, socket};
+use super::{Asked, Incoming, Message, prepare};
 use crate::limits::{POSTCOPY_PAUSES, SOON};
 use crate::migration::relays::Relays;
 
@@ -26,7 +26,7 @@ impl Incoming {
             let message = format!("migration {id} waits for no page here");
             return Err(Refusal::new(ErrorCode::WrongPhase, message));
         };
-        let (socket, listener) = (socket(reservation), Arc::clone(listener));
+        let (sockets, listener) = (reservation.way_in(), Arc::clone(listener));
         let relays = Relays::of(&self.context.config.runtime);
         // Where the source knows it first.
         if !self.snapshot.borrow().events.pages_stand_still() {
@@ -46,7 +46,7 @@ impl Incoming {
         self.carrier = None;
         self.session = self.session.wrapping_add(1);
         let reports = (self.inbox.clone(), self.session);
-        let session = prepare::session(asked, &socket, &listener, &self.context, reports)?;
+        let session = prepare::session(asked, sockets, &listener, &self.context, reports)?;
         self.lanes.begin_anew();
         self.carrier = Some(session.carrier);
         self.expected = Some(session.expected);
@@ -81,7 +81,7 @@ impl Incoming {
             let _ = answer.send(Err(Refusal::new(ErrorCode::WrongPhase, message)));
             return;
         };
-        let address = MigrationAddress::Unix(socket(reservation));
+        let address = MigrationAddress::Unix(reservation.way_in().qemu);
         self.set_paths(paths);
         let inbox = self.inbox.clone();
         tokio::spawn(async move {
@@ -101,7 +101,7 @@ impl Incoming {
 
 /// It takes a moment until QEMU has noticed that its connection is closed.
 async fn listen_again(
-    machine: &dyn Machine,
+    machine: &dyn Movable,
     address: &MigrationAddress,
 ) -> Result<(), MachineError> {
     let begun = Instant::now();

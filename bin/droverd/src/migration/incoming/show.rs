@@ -10,6 +10,8 @@ use drover_types::Bytes;
 use jiff::Timestamp;
 
 use super::Incoming;
+use crate::migration::debts;
+use crate::migration::domains;
 use crate::migration::lanes::end_lanes;
 use crate::migration::resolve;
 use crate::migration::security;
@@ -32,6 +34,8 @@ impl Incoming {
         let ambiguity = ambiguity.map(|ambiguity| self.shown_ambiguity(&ambiguity));
         let resolving = self.destination.resolving().clone();
         let resolution = self.destination.resolution();
+        let trouble = self.troubles.shown();
+        let is_domain = self.domain.is_some();
         let report = self
             .carrier
             .as_ref()
@@ -56,10 +60,12 @@ impl Incoming {
             if let Some(encryption) = encryption {
                 snapshot.view.encryption = Some(security::shown(encryption));
             }
-            snapshot.view.next = waiting.and_then(|waiting| {
-                let (advice, last) = (waiting.on.what_to_do()?, waiting.last?);
+            let waits = waiting.and_then(|waiting| {
+                let advice = domains::what_to_do(waiting.on, is_domain)?;
+                let last = waiting.last?;
                 Some(format!("{last}; {advice}"))
             });
+            snapshot.view.next = trouble.or(waits);
             if let Some((carrier, report)) = &report {
                 let relay = (carrier.relay.pid(), report);
                 lanes.show(snapshot, &carrier.paths(), relay, metrics);
@@ -80,7 +86,10 @@ impl Incoming {
             format!("whether {source} handed the guest off or kept it")
         };
         let discard = format!("drover resolve {vm} --discard --memory-is-lost");
-        let commands = if self.destination.needs_its_source() {
+        let commands = if self.domain.is_some() {
+            let held = self.reservation.as_ref();
+            held.map_or_else(Vec::new, |held| held.in_doubt())
+        } else if self.destination.needs_its_source() {
             vec![discard]
         } else {
             let run = format!("drover resolve {vm} --run-here --other-host-is-off");
@@ -139,6 +148,7 @@ impl Incoming {
                  `drover vm start {vm}` boots it, as after a loss of power"
             )
         });
+        let next = next.or_else(|| debts::next(view.role, self.domain.as_ref()));
         MigrationView {
             phase,
             cause,

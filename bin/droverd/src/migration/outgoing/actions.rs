@@ -2,27 +2,27 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
 
 use drover_api::{EventKind, MigrationView, PostcopyView};
-use drover_hypervisor::{
-    ExitStatus, Machine, MachineError, MigrationAddress, MigrationSettings, MigrationStatus,
-    RunState,
-};
+use drover_hypervisor::{ExitStatus, MachineError, MigrationAddress, MigrationSettings, Movable};
 use drover_migrate::source::{Action, Input, Phase};
-use drover_migrate::{Outcome, Question, Reason};
+use drover_migrate::{KeptGuest, Outcome, Question, Reason};
 use drover_types::with_sources;
 use jiff::Timestamp;
+use tokio::task::JoinHandle;
 
 use super::connect::{self, Opening};
 use super::hand_off::{self, Said};
+use super::keep;
 use super::{Link, Message, Outgoing};
-use crate::limits;
+use crate::libvirt::Owed;
 use crate::migration::carrier::{Carrier, next_until};
+use crate::migration::held::Sockets;
 use crate::migration::interrupts;
 use crate::migration::observe::{self, Seen, Watcher};
 use crate::migration::relays::Relays;
-use crate::registry::{Reservation, Role};
+use crate::migration::trouble::About;
+use crate::registry::Role;
 
 impl Outgoing {
     /// Begins an action; its answer comes as a message.
@@ -45,7 +45,7 @@ impl Outgoing {
             Action::StartMigration { channels } => self.start_migration(channels),
             Action::StartPostcopy => self.with_machine(|link, machine| async move {
                 if let Err(error) = machine.start_postcopy().await
-                    && !is_unanswered(&error)
+                    && !error.is_unanswered()
                 {
                     link.tell(Message::PostcopyRefused(error)).await;
                 }
@@ -57,12 +57,7 @@ impl Outgoing {
                     link.fallback(format!("cancelling: {error}")).await;
                 }
             }),
-            Action::Yank => self.with_machine(|link, machine| async move {
-                if let Err(error) = machine.yank_migration().await {
-                    link.fallback(format!("cutting the connections: {error}"))
-                        .await;
-                }
-            }),
+            Action::Yank => self.yank(),
             Action::Observe => self.observe(),
             Action::LookAgain { attempt } => self.look_again(attempt),
             Action::TellDestinationToRun { question } => {
@@ -88,7 +83,7 @@ impl Outgoing {
             }
             Action::KeepGuest => {
                 if let Some(reservation) = &self.reservation {
-                    let keep = keep(link, self.machine.clone(), reservation.clone());
+                    let keep = keep::keep(link, self.machine.clone(), reservation.clone());
                     self.keeping = Some(tokio::spawn(keep));
                 }
             }
@@ -103,7 +98,7 @@ impl Outgoing {
     /// Runs something with QEMU beside the task; without a QEMU there is nothing to do.
     pub(super) fn with_machine<F, R>(&self, work: F)
     where
-        F: FnOnce(Link, Arc<dyn Machine>) -> R,
+        F: FnOnce(Link, Arc<dyn Movable>) -> R,
         R: Future<Output = ()> + Send + 'static,
     {
         if let Some(machine) = &self.machine {
@@ -121,6 +116,19 @@ impl Outgoing {
         tokio::spawn(async move {
             let found = connect::find(link.clone(), id).await;
             link.tell(Message::Found(found)).await;
+        });
+    }
+
+    /// Cuts the migration's connections. libvirt has no way to, and lets a guest run on once its sockets are closed.
+    fn yank(&mut self) {
+        if self.domain.is_some() {
+            return self.close_session(false);
+        }
+        self.with_machine(|link, machine| async move {
+            if let Err(error) = machine.yank_migration().await {
+                link.fallback(format!("cutting the connections: {error}"))
+                    .await;
+            }
         });
     }
 
@@ -143,8 +151,20 @@ impl Outgoing {
                 sizes,
                 attempt: Question::default(),
                 kept,
+                sockets: self.sockets(),
             },
+            self.reservation.clone(),
         ));
+    }
+
+    /// Where the relay listens for the guest's hypervisor.
+    pub(super) fn sockets(&self) -> Sockets {
+        let relays = Relays::of(&self.link.context.config.runtime);
+        let own = relays.sockets(self.source.migration().id);
+        match &self.reservation {
+            Some(held) => held.way_out(own),
+            None => Sockets::of(own.qemu),
+        }
     }
 
     fn start_migration(&mut self, channels: u8) {
@@ -164,8 +184,7 @@ impl Outgoing {
             ..MigrationSettings::default()
         };
         let link = self.link.clone();
-        let relays = Relays::of(&link.context.config.runtime);
-        let socket = relays.qemu_socket(self.source.migration().id);
+        let socket = self.sockets().qemu;
         let carrier = self.carrier.clone();
         tokio::spawn(async move {
             // By its answer it holds the limits that it was told.
@@ -195,9 +214,18 @@ impl Outgoing {
             tokio::spawn(async move {
                 if let Some(exit) = machine.exit() {
                     let reason = observe::gone(&exit);
-                    link.input(Input::HypervisorGone { reason }).await;
-                } else if let Ok((observation, progress)) = observe::look(&*machine).await {
-                    link.tell(Message::Look(observation, progress)).await;
+                    link.tell(Message::Gone(reason)).await;
+                    return;
+                }
+                match observe::look(&*machine).await {
+                    Ok((observation, progress)) => {
+                        link.tell(Message::Look(observation, progress)).await;
+                    }
+                    Err(error) => {
+                        if let Some(why) = observe::unclear(&error) {
+                            link.tell(Message::Trouble(About::Looking, why)).await;
+                        }
+                    }
                 }
             });
         }
@@ -220,7 +248,7 @@ impl Outgoing {
             return;
         };
         tokio::spawn(async move {
-            match observe::reach(&reservation).await {
+            match observe::reach(&*reservation, link.not_reached()).await {
                 Some(machine) => link.tell(Message::Reached(machine)).await,
                 None => link.input(no_process()).await,
             }
@@ -228,7 +256,7 @@ impl Outgoing {
     }
 
     /// The guest's process answers: it is watched from now on.
-    pub(super) fn reached(&mut self, machine: Arc<dyn Machine>) {
+    pub(super) fn reached(&mut self, machine: Arc<dyn Movable>) {
         self.watcher = Some(watch(&self.link, &machine));
         self.machine = Some(machine);
         self.observe();
@@ -244,8 +272,31 @@ impl Outgoing {
                     link.input(left).await;
                 });
             }
+            None if self.domain.is_some() => self.quit_once_reached(),
             None => self.handle(no_process()),
         }
+    }
+
+    /// That there is no way to a domain yet says nothing of what is left of it. What does not succeed then is tried again by the way
+    /// that was found.
+    fn quit_once_reached(&mut self) {
+        let Some(held) = self.reservation.clone() else {
+            return self.handle(no_process());
+        };
+        if std::mem::replace(&mut self.reaching_to_quit, true) {
+            return;
+        }
+        let link = self.link.clone();
+        tokio::spawn(async move {
+            let left = match observe::reach(&*held, link.not_reached()).await {
+                Some(machine) => {
+                    link.tell(Message::Reached(Arc::clone(&machine))).await;
+                    quit(&*machine, &link).await
+                }
+                None => no_process(),
+            };
+            link.input(left).await;
+        });
     }
 
     /// The definition leaves for good before the state machine may forget the guest; the guest on the
@@ -288,7 +339,17 @@ impl Outgoing {
             reopening.abort();
         }
         if let Some(carrier) = &self.carrier {
+            if !finished {
+                self.session_has_ended();
+            }
             carrier.close(finished);
+        }
+    }
+
+    /// Whoever has the guest has to know, where no answer of its own tells whether it has left.
+    pub(super) fn session_has_ended(&self) {
+        if let Some(held) = &self.reservation {
+            held.session_ended();
         }
     }
 
@@ -331,8 +392,7 @@ impl Outgoing {
             preparing.abort();
         }
         if let Some(keeping) = self.keeping.take() {
-            // It is bounded, and has said itself what went wrong.
-            let _ = keeping.await;
+            self.kept = self.kept_by(keeping).await;
         }
         if let Some(carrier) = self.carrier.clone() {
             let mut settled = pin!(carrier.settle(*outcome == Outcome::Completed));
@@ -361,6 +421,15 @@ impl Outgoing {
         {
             tracing::error!(%refusal, "record not written");
         }
+        if let Some(held) = self.reservation.clone()
+            && matches!(
+                outcome,
+                Outcome::Refused { .. } | Outcome::Cancelled { .. } | Outcome::Failed { .. }
+            )
+        {
+            held.stays().await;
+            self.owe(held.owes());
+        }
         let postcopy = self.snapshot.borrow().view.postcopy;
         if let Some(postcopy) = postcopy.filter(|_| *outcome == Outcome::Completed) {
             let PostcopyView {
@@ -372,6 +441,32 @@ impl Outgoing {
         self.record(view.ended_event());
         self.last_view = Some(view.clone());
         view
+    }
+
+    /// Of a guest of the agent's own it is bounded, and has said itself what went wrong. What libvirt does not do is shown meanwhile.
+    async fn kept_by(&mut self, mut keeping: JoinHandle<Option<KeptGuest>>) -> Option<KeptGuest> {
+        loop {
+            let message = tokio::select! {
+                kept = &mut keeping => return kept.ok().flatten(),
+                message = self.messages.recv() => message,
+            };
+            if let Some(message) = message {
+                self.take(message);
+            }
+        }
+    }
+
+    /// What is still to be done of a domain, for this agent or the next one. It is known before anybody else can have its turn.
+    fn owe(&mut self, owed: Vec<Owed>) {
+        for Owed { debt, why } in owed {
+            if let Some(domain) = &mut self.domain {
+                domain.owes.insert(debt);
+            }
+            self.record(EventKind::Fallback { what: why });
+        }
+        let domain = self.domain.clone();
+        self.snapshot
+            .send_modify(|snapshot| snapshot.domain = domain);
     }
 
     /// The guest has left: how it arrived is of no use any more.
@@ -404,7 +499,7 @@ impl Outgoing {
             self.remove_baseline();
         }
         if ends_here && let Some(reservation) = &self.reservation {
-            reservation.release().await;
+            reservation.end().await;
         }
         self.reservation = None;
         tracing::info!(id = %view.id, ?outcome, "migration ended");
@@ -417,9 +512,11 @@ impl Outgoing {
 }
 
 /// Ends the copy that stands still. One that does not end in order is told of: it leaves its sockets behind.
-async fn quit(machine: &dyn Machine, link: &Link) -> Input {
+async fn quit(machine: &dyn Movable, link: &Link) -> Input {
     let ended = match machine.quit().await {
         Ok(exit) => Ok(exit),
+        // libvirt lets go of a domain, or does not.
+        Err(error) if link.domain.is_some() => Err(error),
         Err(error) => {
             let why = with_sources(&error);
             link.fallback(format!("qemu did not quit, and was killed: {why}"))
@@ -430,24 +527,20 @@ async fn quit(machine: &dyn Machine, link: &Link) -> Input {
     match ended {
         Ok(exit) => {
             let reason = observe::gone(&exit);
-            if !matches!(exit.status, ExitStatus::Code(0) | ExitStatus::Unknown) {
+            if link.domain.is_some() {
+                for what in exit.stderr {
+                    link.fallback(what).await;
+                }
+            } else if !matches!(exit.status, ExitStatus::Code(0) | ExitStatus::Unknown) {
                 link.fallback(format!("{reason}, when the copy here was to quit"))
                     .await;
             }
             Input::HypervisorGone { reason }
         }
         Err(error) => Input::LeaveFailed {
-            reason: error.to_string().into(),
+            reason: with_sources(&error).into(),
         },
     }
-}
-
-/// It may have done what it was told.
-pub(super) fn is_unanswered(error: &MachineError) -> bool {
-    matches!(
-        error,
-        MachineError::NoAnswer { .. } | MachineError::Lost { .. }
-    )
 }
 
 fn no_process() -> Input {
@@ -459,7 +552,7 @@ fn no_process() -> Input {
 /// Sets QEMU up and tells it to migrate; watches it from before that.
 async fn begin(
     link: Link,
-    machine: Arc<dyn Machine>,
+    machine: Arc<dyn Movable>,
     settings: MigrationSettings,
     address: MigrationAddress,
 ) {
@@ -483,12 +576,12 @@ async fn begin(
     match machine.migrate(&address).await {
         Ok(()) => link.tell(Message::Begun(at, watcher)).await,
         // Without an answer it may have begun: the watch will tell.
-        Err(error) if is_unanswered(&error) => link.tell(Message::Begun(at, watcher)).await,
+        Err(error) if error.is_unanswered() => link.tell(Message::Begun(at, watcher)).await,
         Err(error) => link.input(refused(&error)).await,
     }
 }
 
-fn watch(link: &Link, machine: &Arc<dyn Machine>) -> Watcher {
+fn watch(link: &Link, machine: &Arc<dyn Movable>) -> Watcher {
     let link = link.clone();
     Watcher::start(machine.clone(), move |seen| {
         let link = link.clone();
@@ -497,96 +590,11 @@ fn watch(link: &Link, machine: &Arc<dyn Machine>) -> Watcher {
                 Seen::Look(observation, progress) => Message::Look(observation, progress),
                 Seen::Stopped(at) => Message::Stopped(at),
                 Seen::Resumed(_) => return true,
+                Seen::Unclear(why) => Message::Trouble(About::Looking, why),
                 Seen::Lost => Message::MonitorLost,
-                Seen::Gone(reason) => Message::Input(Input::HypervisorGone { reason }),
+                Seen::Gone(reason) => Message::Gone(reason),
             };
             link.inbox.send(message).await.is_ok()
         }
     })
-}
-
-async fn has_failed(machine: &dyn Machine) -> bool {
-    let progress = machine.migration().await;
-    progress.is_ok_and(|progress| {
-        matches!(
-            progress.status,
-            MigrationStatus::Failed | MigrationStatus::Cancelled
-        )
-    })
-}
-
-/// Until QEMU has ended its migration it refuses.
-async fn lift_dirty_limit(link: &Link, machine: &dyn Machine) {
-    let begun = Instant::now();
-    while let Err(error) = machine.lift_dirty_limit().await {
-        if machine.exit().is_some() {
-            return;
-        }
-        if begun.elapsed() >= limits::KEEP_GUEST {
-            let note =
-                format!("{error}: a guest with dirty-limit stays slowed down until it has moved");
-            return link.fallback(note).await;
-        }
-        tokio::time::sleep(limits::SOON).await;
-    }
-}
-
-/// Sees to it that a guest that stays runs, as it did before.
-async fn keep(link: Link, machine: Option<Arc<dyn Machine>>, reservation: Arc<Reservation>) {
-    let kept = go_on(&link, machine, &reservation);
-    match tokio::time::timeout(limits::KEEP_GUEST, kept).await {
-        Ok(Some(machine)) => lift_dirty_limit(&link, &*machine).await,
-        Ok(None) => {}
-        Err(_) => {
-            let seconds = limits::KEEP_GUEST.as_secs();
-            let vm = reservation.name();
-            link.fallback(format!(
-                "the guest may stand still: its QEMU did not let it run within {seconds} s, look at `drover vm show {vm}`"
-            ))
-            .await;
-        }
-    }
-    if matches!(reservation.role(), Some(Role::Outgoing { .. }))
-        && let Err(refusal) = reservation.set_role(Role::Running)
-    {
-        link.fallback(refusal.message).await;
-    }
-}
-
-/// Has a guest that stays run on; none where its process has ended.
-async fn go_on(
-    link: &Link,
-    mut machine: Option<Arc<dyn Machine>>,
-    reservation: &Reservation,
-) -> Option<Arc<dyn Machine>> {
-    loop {
-        let qemu = match machine.take() {
-            Some(qemu) => qemu,
-            None => observe::reach(reservation).await?,
-        };
-        let told = match qemu.state().await {
-            Ok(RunState::FinishMigrate) | Err(MachineError::NoAnswer { .. }) => {
-                tokio::time::sleep(limits::SOON).await;
-                machine = Some(qemu);
-                continue;
-            }
-            Ok(RunState::Paused) => qemu.resume().await,
-            // So says QEMU before 8.2 of a guest that was stopped before its migration failed.
-            Ok(RunState::PostMigrate) if has_failed(&*qemu).await => qemu.run_on().await,
-            Err(MachineError::Lost { .. }) => {
-                tokio::time::sleep(limits::SOON).await;
-                continue;
-            }
-            _ => return Some(qemu),
-        };
-        match told {
-            Ok(()) => return Some(qemu),
-            Err(error) => {
-                link.fallback(format!("letting the guest run: {error}"))
-                    .await;
-                tokio::time::sleep(limits::OBSERVE).await;
-                machine = Some(qemu);
-            }
-        }
-    }
 }

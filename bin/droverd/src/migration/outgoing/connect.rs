@@ -21,16 +21,16 @@ use super::reach::{leads_there, probe};
 use super::{Agreed, Found, Link, Message, NotAgreed};
 use crate::facts;
 use crate::migration::carrier::{self, Carried, Carrier, Order};
-use crate::migration::relays::Relays;
-use crate::migration::security::{Own, parse_token};
+use crate::migration::held::{Held, Sockets};
+use crate::migration::relays::{NoSession, Relays};
+use crate::migration::security::{Own, parse_token, protection};
 use crate::migration::{common_protocol, placing, reduction};
 use crate::peers;
-use crate::registry::Reservation;
 
 /// Asks the destination, and finds out which of its interfaces ours reach.
-pub async fn prepare(link: Link, migration: Migration, reservation: Option<Arc<Reservation>>) {
+pub async fn prepare(link: Link, migration: Migration, reservation: Option<Arc<dyn Held>>) {
     let asked = match reservation {
-        Some(reservation) => ask(&link, &migration, &reservation).await,
+        Some(reservation) => ask(&link, &migration, &*reservation).await,
         None => Err(Refusal::new(ErrorCode::VmNotRunning, "the guest does not run").into()),
     };
     match asked {
@@ -42,7 +42,7 @@ pub async fn prepare(link: Link, migration: Migration, reservation: Option<Arc<R
 async fn ask(
     link: &Link,
     migration: &Migration,
-    reservation: &Reservation,
+    reservation: &dyn Held,
 ) -> Result<Agreed, NotAgreed> {
     let config = &link.context.config;
     let destination = &migration.destination;
@@ -52,9 +52,13 @@ async fn ask(
         .await
         .map_err(|error| look(destination, &error))?;
     common_protocol(&config.host, destination, peer.protocol)?;
+    let is_domain = reservation.domain().is_some();
+    if is_domain && !peer.takes_domains {
+        return Err(no_libvirt(destination).into());
+    }
     let networks = Networks::of_this_host(link).await?;
     let cpus = facts::usable_cpus().map_err(|error| unreadable(&error))?;
-    let lanes = Own::new(config.migration.protection)?;
+    let lanes = Own::new(protection(config.migration.protection, is_domain))?;
     let session = sizes(link, &networks, cpus);
     let memory = config.migration.reduction_memory;
     let reduction = reduction::wanted(link.options.reduction, memory, session);
@@ -62,6 +66,7 @@ async fn ask(
         id: migration.id,
         source: migration.source.clone(),
         definition: reservation.travelling_definition().await?,
+        domain: reservation.domain().map(|domain| domain.moving.clone()),
         protocol: facts::protocol(),
         session,
         lanes: lanes.told(),
@@ -92,6 +97,16 @@ async fn ask(
     let keys = lanes.accept(destination, &offer.lanes).map_err(refused)?;
     reduction::check(destination, reduction.as_ref(), offer.reduction.as_ref()).map_err(refused)?;
     Ok(agree(link, &networks, cpus, (offer, keys)).await)
+}
+
+/// What is told of a destination that would not know what to do with a domain.
+fn no_libvirt(destination: &HostName) -> Refusal {
+    let message = format!(
+        "{destination} takes no domains: its agent does not reach a libvirt, or is of a version that moves none"
+    );
+    Refusal::new(ErrorCode::LibvirtNotKnown, message).next(format!(
+        "`drover status` on {destination} tells of its libvirt"
+    ))
 }
 
 fn unreadable(error: &dyn std::fmt::Display) -> Refusal {
@@ -248,13 +263,26 @@ pub struct Opening {
     pub sizes: SessionSizes,
     /// The guest's memory, where its pages may be kept here.
     pub kept: Option<Bytes>,
+    /// Where QEMU connects to.
+    pub sockets: Sockets,
 }
 
 /// Starts the relay and opens its lanes.
-pub async fn open(link: Link, opening: Opening) {
+pub async fn open(link: Link, opening: Opening, held: Option<Arc<dyn Held>>) {
     let checkpoint = Checkpoint::wanted(&link, &opening);
     let compares = Compares::wanted(&opening);
-    match open_session(&link, opening).await {
+    let opened = open_session(&link, opening).await;
+    let opened = match (opened, held) {
+        (Ok(carrier), Some(held)) => match held.relay_listens().await {
+            Ok(()) => Ok(carrier),
+            Err(why) => {
+                carrier.close(false);
+                Err(why)
+            }
+        },
+        (opened, _) => opened,
+    };
+    match opened {
         Ok(carrier) => {
             if let Some(compares) = compares {
                 compares.begin(&link, &carrier).await;
@@ -298,7 +326,7 @@ pub async fn open_session(link: &Link, opening: Opening) -> Result<Carrier, Stri
             side: RelaySide::Source,
             sizes: opening.sizes,
             outage_limit,
-            socket: relays.qemu_socket(opening.migration.id),
+            sockets: opening.sockets,
             pass_through: opening.keys.is_none(),
             verify: opening.offer.lanes.verify,
             reduction: reduction::for_relay(opening.offer.reduction, mode),
@@ -341,7 +369,7 @@ fn reporter(link: &Link, attempt: Question) -> impl Fn(Carried) + Send + 'static
 
 /// Finds the relay that an earlier agent started, and what that left for this one; otherwise why it
 /// does not carry any more.
-pub async fn find(link: Link, migration: MigrationId) -> Result<Found, String> {
+pub async fn find(link: Link, migration: MigrationId) -> Result<Found, NoSession> {
     let relays = Relays::of(&link.context.config.runtime);
     let report = reporter(&link, Question::default());
     let found = tokio::task::spawn_blocking(move || {
@@ -354,7 +382,8 @@ pub async fn find(link: Link, migration: MigrationId) -> Result<Found, String> {
             held: state.limits,
         })
     });
-    found.await.unwrap_or_else(|error| Err(error.to_string()))
+    let failed = |error: tokio::task::JoinError| Err(error.to_string().into());
+    found.await.unwrap_or_else(failed)
 }
 
 /// Has the destination's QEMU listen.

@@ -14,10 +14,11 @@ use crate::registry::guest_memory;
 impl Outgoing {
     /// Looks at its memory, beside the preparations.
     pub(super) fn look_at_memory(&self) {
-        let Some(machine) = &self.machine else {
+        let held = self.reservation.as_ref();
+        let Some(pid) = held.and_then(|held| held.pid()) else {
             return;
         };
-        let (link, pid) = (self.link.clone(), machine.process().pid);
+        let link = self.link.clone();
         tokio::spawn(async move {
             let looked = tokio::task::spawn_blocking(move || guest_memory(pid)).await;
             if let Ok(Some(whole)) = looked {

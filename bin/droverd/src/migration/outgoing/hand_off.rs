@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use super::{Link, Message};
 use crate::limits;
-use crate::migration::silence::{There, whats_there};
+use crate::migration::silence::{Sought, There, nothing_there, whats_there};
 
 /// When what happened in a hand-off, by this host's clock unless said otherwise.
 #[derive(Debug, Clone, Copy)]
@@ -78,10 +78,13 @@ async fn answers(
     }
     let answer = match answered {
         Ok(view) => Ok(answer_of(&view)),
-        Err(error) => match whats_there(&link.client, host, &migration.vm, &error, left()).await {
-            There::Silence(reason) => Err(reason),
-            There::Somebody(reason) => Ok(pending(reason)),
-        },
+        Err(error) => {
+            let sought = Sought::of(&migration.vm, link.domain.as_ref());
+            match whats_there(&link.client, host, sought, &error, left()).await {
+                There::Silence(reason) => Err(reason),
+                There::Somebody(reason) => Ok(pending(reason)),
+            }
+        }
     };
     link.input(match answer {
         Ok(answer) => Input::HandOffAnswered { question, answer },
@@ -127,9 +130,15 @@ pub async fn tell_to_abandon(link: Link, migration: Migration, cause: String) {
                 reason: reason.into(),
             }
         }
-        // It never heard of it: nothing is left there.
+        // It never heard of it, or has forgotten it.
         Err(error) if error.is_refused_with(drover_api::ErrorCode::NoSuchMigration) => {
-            Input::DestinationAbandoned
+            let sought = Sought::of(&migration.vm, link.domain.as_ref());
+            match nothing_there(&link.client, &migration.destination, sought).await {
+                Ok(()) => Input::DestinationAbandoned,
+                Err(reason) => Input::AbandonUnreachable {
+                    reason: reason.into(),
+                },
+            }
         }
         Err(error) => Input::AbandonUnreachable {
             reason: with_sources(&error).into(),

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::{Client, EventKind, IncomingOffer, InterruptsView, LeftOut, Refusal};
-use drover_carrier::{Held, TlsKeys};
+use drover_carrier::{HeldLimit, TlsKeys};
 use drover_hypervisor::qmp::Version;
-use drover_hypervisor::{Machine, MachineError, MigrationProgress, UnixMicros};
+use drover_hypervisor::{Boxed, MachineError, MigrationProgress, Movable, UnixMicros};
 use drover_migrate::source::Input;
-use drover_migrate::{CancelledBy, Observation, Question, Refused};
+use drover_migrate::{CancelledBy, Observation, Question, Reason, Refused};
 use drover_relay::Encryption;
-use drover_types::{AtDeadline, Bytes, Convergence, Path, ReductionMode};
+use drover_types::{AtDeadline, Bytes, Convergence, Path, ReductionMode, VmName};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
@@ -20,6 +20,8 @@ use crate::agent::Context;
 use crate::checkpoints::Growing;
 use crate::migration::carrier::{Carried, Carrier};
 use crate::migration::observe::Watcher;
+use crate::migration::relays::NoSession;
+use crate::migration::trouble::About;
 use crate::sharing::Limits;
 
 /// How this guest is to be moved.
@@ -97,7 +99,7 @@ pub enum Message {
     /// It stores the guest's pages for its return.
     Keeps(Growing),
     /// What became of the relay that an earlier agent started, and what that left for this one.
-    Found(Result<Found, String>),
+    Found(Result<Found, NoSession>),
     /// What the relay of this session reports.
     Carried(Question, Carried),
     /// A look at QEMU.
@@ -126,10 +128,14 @@ pub enum Message {
     Stopped(UnixMicros),
     /// The guest runs on the destination.
     RunsThere(hand_off::Times),
+    /// The guest's hypervisor has ended here, as was seen.
+    Gone(Reason),
     /// The connection to QEMU is lost.
     MonitorLost,
     /// There is a connection to QEMU again.
-    Reached(Arc<dyn Machine>),
+    Reached(Arc<dyn Movable>),
+    /// Something does not succeed, and why.
+    Trouble(About, String),
     /// What else happened.
     Event(EventKind),
     /// Send no more than this.
@@ -150,7 +156,7 @@ pub struct Found {
     /// What that agent left for this one.
     pub memo: String,
     /// The limits that it holds.
-    pub held: Vec<Held>,
+    pub held: Vec<HeldLimit>,
 }
 
 /// Why the destination was not won.
@@ -194,6 +200,8 @@ pub struct Link {
     pub(super) client: Client,
     pub(super) inbox: mpsc::Sender<Message>,
     pub(super) options: Options,
+    /// The guest's id, where it is a domain of libvirt's.
+    pub(super) domain: Option<VmName>,
     /// The version of the guest's QEMU here, where it is known.
     pub(super) qemu: Option<Version>,
 }
@@ -213,6 +221,22 @@ impl Link {
 
     pub(super) async fn input(&self, input: Input) {
         self.tell(Message::Input(input)).await;
+    }
+
+    /// Has it told why the guest's hypervisor is not reached, where that is known; false when the task has ended.
+    pub(super) fn not_reached(
+        &self,
+    ) -> impl Fn(Option<String>) -> Boxed<'static, bool> + Send + Sync + use<> {
+        let link = self.clone();
+        move |why| {
+            let link = link.clone();
+            Box::pin(async move {
+                if let Some(why) = why {
+                    link.tell(Message::Trouble(About::Looking, why)).await;
+                }
+                !link.inbox.is_closed()
+            })
+        }
     }
 
     /// Something was done without, or otherwise than usual.

@@ -9,6 +9,7 @@ use drover_types::{AtDeadline, with_sources};
 use super::connect::{Networks, Opening, open_session};
 use super::{Link, Message, Outgoing};
 use crate::migration::carrier::{self, Carrier};
+use crate::migration::held::Sockets;
 use crate::migration::observe;
 use crate::migration::relays::Relays;
 use crate::migration::security::Own;
@@ -132,12 +133,11 @@ impl Outgoing {
             let reason = "there is no connection to the guest's QEMU here".into();
             return self.handle(Input::ReopenFailed { attempt, reason });
         }
-        let relays = Relays::of(&self.link.context.config.runtime);
-        let socket = relays.qemu_socket(self.source.migration().id);
+        let socket = self.sockets().qemu;
         self.with_machine(move |link, machine| async move {
             let resumed = machine.migrate_again(&MigrationAddress::Unix(socket)).await;
             let input = match resumed {
-                Err(error) if !super::actions::is_unanswered(&error) => {
+                Err(error) if !error.is_unanswered() => {
                     let reason = with_sources(&error).into();
                     Input::ResumeRefused { attempt, reason }
                 }
@@ -178,6 +178,7 @@ async fn reopen(
         return Err(Refusal::new(ErrorCode::NoPath, message));
     }
     let (port, sizes) = (offer.data_port, offer.session);
+    let own = Relays::of(&link.context.config.runtime).sockets(migration.id);
     let opening = Opening {
         migration: migration.clone(),
         paths: paths.clone(),
@@ -186,6 +187,8 @@ async fn reopen(
         sizes,
         attempt,
         kept: None,
+        // Only guests of the agent's own get so far.
+        sockets: Sockets::of(own.qemu),
     };
     let opened = open_session(link, opening).await;
     let carrier = opened.map_err(|reason| Refusal::new(ErrorCode::NoPath, reason))?;

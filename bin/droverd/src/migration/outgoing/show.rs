@@ -13,6 +13,7 @@ use jiff::Timestamp;
 
 use super::hand_off::{Times, timestamp};
 use super::{Outgoing, millis};
+use crate::migration::domains;
 use crate::migration::lanes::end_lanes;
 use crate::migration::resolve;
 use crate::migration::snapshot::{sample, show_estimate, show_time_left};
@@ -25,6 +26,8 @@ impl Outgoing {
         let ambiguity = self.source.ambiguity();
         let ambiguity = ambiguity.map(|ambiguity| self.shown_ambiguity(&ambiguity));
         let resolving = self.source.resolving().clone();
+        let trouble = self.troubles.shown();
+        let is_domain = self.domain.is_some();
         let report = self
             .carrier
             .as_ref()
@@ -36,8 +39,9 @@ impl Outgoing {
             snapshot.view.phase = phase.unwrap_or(snapshot.view.phase);
             snapshot.view.ambiguity = ambiguity;
             snapshot.resolving = resolving;
-            snapshot.view.next = waiting.as_ref().and_then(|waiting| {
-                let advice = waiting.on.what_to_do()?;
+            snapshot.view.next = trouble.or_else(|| {
+                let waiting = waiting.as_ref()?;
+                let advice = domains::what_to_do(waiting.on, is_domain)?;
                 let last: &Reason = waiting.last.as_ref()?;
                 Some(format!("{last}; {advice}"))
             });
@@ -64,7 +68,11 @@ impl Outgoing {
         } else {
             format!("whether {destination} runs the guest")
         };
-        let commands = vec![format!("drover resolve {vm} --give-up --other-host-is-off")];
+        let commands = match self.domain {
+            // Nothing of it can run here any more, and whether it does there its libvirt tells.
+            Some(_) => Vec::new(),
+            None => vec![format!("drover resolve {vm} --give-up --other-host-is-off")],
+        };
         resolve::shown(ambiguity, self.now(), unknown, commands)
     }
 
@@ -124,11 +132,15 @@ impl Outgoing {
         }
         end_lanes(&mut view);
         copies_no_more(&mut view);
+        let outcome = &as_kept(outcome, self.kept);
         MigrationView {
             phase,
             cause: (*outcome != Outcome::Completed).then_some(cause),
             guest: Some(left_at(outcome)),
-            next: next_step(outcome, &view.vm, &view.destination),
+            next: match (&self.domain, &self.reservation) {
+                (None, _) => next_step(outcome, &view.vm, &view.destination),
+                (Some(_), held) => held.as_ref().and_then(|held| held.after(outcome)),
+            },
             ambiguity: None,
             ended_at: Some(Timestamp::now()),
             ..view
@@ -256,6 +268,18 @@ fn is_refusal(outcome: &Outcome, refusal: Option<&Refusal>) -> bool {
     before && refusal.is_some_and(|refusal| refusal.code.is_preflight())
 }
 
+/// The same outcome of a guest that was to run on, as it was left.
+fn as_kept(outcome: &Outcome, kept: Option<KeptGuest>) -> Outcome {
+    let mut outcome = outcome.clone();
+    if let (Outcome::Cancelled { guest, .. } | Outcome::Failed { guest, .. }, Some(kept)) =
+        (&mut outcome, kept)
+        && *guest == KeptGuest::Runs
+    {
+        *guest = kept;
+    }
+    outcome
+}
+
 /// Where it left the guest.
 fn left_at(outcome: &Outcome) -> GuestPlace {
     match outcome {
@@ -344,6 +368,22 @@ mod tests {
             let found = is_refusal(outcome, refusal.as_ref());
             assert_eq!(found, expected, "{outcome:?}, {refusal:?}");
         }
+    }
+
+    #[test]
+    fn a_domain_that_was_to_run_on_and_stands_still_is_shown_as_it_was_left() {
+        let cancelled = |guest| Outcome::Cancelled {
+            by: CancelledBy::Operator,
+            guest,
+        };
+        let place = |outcome, kept| left_at(&as_kept(&outcome, kept));
+        let runs = || cancelled(KeptGuest::Runs);
+        assert_eq!(place(runs(), None), GuestPlace::Source);
+        let stopped = Some(KeptGuest::Stopped);
+        assert_eq!(place(runs(), stopped), GuestPlace::SourceStopped);
+        let gone = cancelled(KeptGuest::Gone);
+        assert_eq!(place(gone, stopped), GuestPlace::Nowhere);
+        assert_eq!(as_kept(&Outcome::Completed, stopped), Outcome::Completed);
     }
 
     #[test]

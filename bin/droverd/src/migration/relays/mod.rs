@@ -20,6 +20,7 @@ use drover_relay::{Event, TurnedAway};
 use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId, with_sources};
 use uuid::Uuid;
 
+use super::held::Sockets;
 use crate::limits::RELAY_ENDS;
 pub use watch::Doubt;
 use watch::{Known, Watch, end, end_own};
@@ -38,6 +39,22 @@ pub enum News {
     Event(Event),
     /// It has ended unasked; nothing reaches QEMU any more.
     Died(String),
+}
+
+/// Why a session of before does not carry any more.
+#[derive(Debug)]
+pub struct NoSession {
+    /// Why not.
+    pub reason: String,
+    /// Everything was delivered, as far as its relay still tells.
+    pub finished: bool,
+}
+
+impl From<String> for NoSession {
+    fn from(reason: String) -> Self {
+        let finished = false;
+        Self { reason, finished }
+    }
 }
 
 /// Where the processes of this host's relays are.
@@ -75,13 +92,18 @@ impl Relays {
     /// The longest path of a socket there, in bytes.
     pub fn socket_bytes(&self) -> usize {
         let place = self.place(MigrationId(Uuid::nil()), Side::Destination);
-        let bytes = |path: PathBuf| path.as_os_str().len();
-        bytes(place.socket()).max(bytes(place.qemu_socket()))
+        let paths = [place.socket(), place.qemu_socket(), place.control_socket()];
+        let bytes = paths.map(|path| path.as_os_str().len());
+        bytes.into_iter().max().unwrap_or_default()
     }
 
-    /// Where the source's process of this migration listens for QEMU.
-    pub fn qemu_socket(&self, migration: MigrationId) -> PathBuf {
-        self.place(migration, Side::Source).qemu_socket()
+    /// Where the source's process of this migration can listen, in its own folder.
+    pub fn sockets(&self, migration: MigrationId) -> Sockets {
+        let place = self.place(migration, Side::Source);
+        Sockets {
+            qemu: place.qemu_socket(),
+            control: Some(place.control_socket()),
+        }
     }
 
     /// Starts a process and has it carry; `hear` is told what happens.
@@ -139,21 +161,25 @@ impl Relays {
         migration: MigrationId,
         side: Side,
         hear: impl Fn(News) + Send + 'static,
-    ) -> Result<(RelayProcess, State), String> {
+    ) -> Result<(RelayProcess, State), NoSession> {
         let place = self.place(migration, side);
         if !place.directory().exists() {
-            return Err("its relay has ended".to_owned());
+            return Err("its relay has ended".to_owned().into());
         }
         match RelayProcess::connect(&place, None, hear) {
             Ok((process, state)) if state.lives() => Ok((process, state)),
             Ok((process, state)) => {
                 process.close(false);
                 let ended = state.ended;
-                Err(ended.unwrap_or_else(|| "its relay had not begun to carry".to_owned()))
+                let begun_not = || "its relay had not begun to carry".to_owned();
+                Err(NoSession {
+                    reason: ended.unwrap_or_else(begun_not),
+                    finished: state.finished,
+                })
             }
             Err(reason) => {
                 end(&place, Duration::ZERO);
-                Err(reason)
+                Err(reason.into())
             }
         }
     }

@@ -44,6 +44,7 @@ fn relay(listener: &UnixListener, does: Does) {
     let state = State {
         start: None,
         ended: None,
+        finished: false,
         paths: Vec::new(),
         limits: Vec::new(),
     };

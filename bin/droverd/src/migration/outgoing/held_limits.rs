@@ -1,7 +1,7 @@
 //! The limits that the relay of a guest that leaves holds, and the paths that they count for.
 
 use drover_api::{EventKind, PathLimit};
-use drover_carrier::Held;
+use drover_carrier::HeldLimit;
 use drover_types::Path;
 
 use super::Outgoing;
@@ -34,11 +34,11 @@ impl Outgoing {
     }
 
     /// What the relay of an earlier agent holds, and goes on to hold.
-    pub(super) fn held(&mut self, held: &[Held]) {
-        for Held { path, rate } in held {
+    pub(super) fn held(&mut self, held: &[HeldLimit]) {
+        for HeldLimit { path, rate } in held {
             self.lanes.limited(*path, Some(*rate));
         }
-        let of_path = |held: &Held| {
+        let of_path = |held: &HeldLimit| {
             let rate = Some(held.rate);
             held.path.map(|path| PathLimit { path, rate })
         };

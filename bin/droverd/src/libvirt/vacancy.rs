@@ -12,7 +12,7 @@ use super::{Libvirt, Seen, orders};
 
 /// What libvirt's domains leave of a place for a guest.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Room {
+pub enum Vacancy {
     /// None that may be the same guest is in memory.
     Free,
     /// Whether one is, is not known; why.
@@ -21,7 +21,7 @@ pub enum Room {
     Taken(Refusal),
 }
 
-impl Room {
+impl Vacancy {
     /// For a person, who may know better: why it is not known, where it is not.
     ///
     /// # Errors
@@ -45,22 +45,22 @@ impl Room {
 
 impl Libvirt {
     /// What its domains leave of a place for a guest that is to run here, as it told of them last.
-    pub fn room_for(&self, host: &HostName, guest: &Own) -> Room {
-        room(&self.seen(), host, guest)
+    pub fn vacancy_for(&self, host: &HostName, guest: &Own) -> Vacancy {
+        vacancy(&self.seen(), host, guest)
     }
 }
 
-fn room(seen: &Seen, host: &HostName, guest: &Own) -> Room {
+fn vacancy(seen: &Seen, host: &HostName, guest: &Own) -> Vacancy {
     if let Some(refusal) = in_the_way(seen, host, guest) {
-        return Room::Taken(refusal);
+        return Vacancy::Taken(refusal);
     }
     let Some(why) = unknown(seen, guest) else {
-        return Room::Free;
+        return Vacancy::Free;
     };
     let own = guest.name();
     let message =
         format!("it is not known whether libvirt has guest {own} in memory on {host}, too: {why}");
-    Room::NotKnown(Refusal::new(ErrorCode::LibvirtNotKnown, message).next(to_know(host)))
+    Vacancy::NotKnown(Refusal::new(ErrorCode::LibvirtNotKnown, message).next(to_know(host)))
 }
 
 /// How it becomes known what libvirt has.
@@ -135,21 +135,21 @@ mod tests {
     use crate::libvirt::twins::tests::own;
     use std::sync::Arc;
 
-    fn room_for(seen: &Seen, guest: &Own) -> Room {
-        room(seen, &"a".parse().unwrap(), guest)
+    fn vacancy_for(seen: &Seen, guest: &Own) -> Vacancy {
+        vacancy(seen, &"a".parse().unwrap(), guest)
     }
 
-    fn taken(room: Room) -> Refusal {
-        let Room::Taken(refusal) = room else {
-            panic!("{room:?}");
+    fn taken(vacancy: Vacancy) -> Refusal {
+        let Vacancy::Taken(refusal) = vacancy else {
+            panic!("{vacancy:?}");
         };
         assert_eq!(refusal.code, ErrorCode::DomainInMemory);
         refusal
     }
 
-    fn not_known(room: Room) -> String {
-        let Room::NotKnown(refusal) = room else {
-            panic!("{room:?}");
+    fn not_known(vacancy: Vacancy) -> String {
+        let Vacancy::NotKnown(refusal) = vacancy else {
+            panic!("{vacancy:?}");
         };
         assert_eq!(refusal.code, ErrorCode::LibvirtNotKnown);
         refusal.message
@@ -162,50 +162,50 @@ mod tests {
             domain("batch", DomainState::Running),
             domain("off", DomainState::ShutOff),
         ]);
-        let by_name = taken(room_for(&seen, &own("web", None)));
+        let by_name = taken(vacancy_for(&seen, &own("web", None)));
         assert!(by_name.message.contains("name of guest web"), "{by_name}");
         let next = by_name.next.unwrap();
         assert!(next.contains("another name"), "{next}");
         assert!(next.ends_with("on a: `virsh destroy web`"), "{next}");
         // `domain` gives ids by the length of names.
-        let by_id = taken(room_for(&seen, &own("db", Some(5))));
+        let by_id = taken(vacancy_for(&seen, &own("db", Some(5))));
         assert!(by_id.message.contains("\"batch\" in memory"), "{by_id}");
         assert!(by_id.message.contains("the id of guest db"), "{by_id}");
         assert!(by_id.next.unwrap().contains("`virsh shutdown batch`"));
-        assert_eq!(room_for(&seen, &own("off", None)), Room::Free);
-        assert_eq!(room_for(&seen, &own("db", Some(9))), Room::Free);
+        assert_eq!(vacancy_for(&seen, &own("off", None)), Vacancy::Free);
+        assert_eq!(vacancy_for(&seen, &own("db", Some(9))), Vacancy::Free);
     }
 
     #[test]
     fn where_libvirt_is_not_used_every_guest_may_run() {
-        assert_eq!(room_for(&Seen::off(), &own("web", None)), Room::Free);
+        assert_eq!(vacancy_for(&Seen::off(), &own("web", None)), Vacancy::Free);
         let absent = Seen {
             contact: Contact::Absent("no socket".to_owned()),
             ..Seen::off()
         };
-        assert_eq!(room_for(&absent, &own("web", None)), Room::Free);
+        assert_eq!(vacancy_for(&absent, &own("web", None)), Vacancy::Free);
         let had_none = Seen {
             contact: absent.contact,
             ..seen(Vec::new())
         };
-        assert_eq!(room_for(&had_none, &own("web", None)), Room::Free);
+        assert_eq!(vacancy_for(&had_none, &own("web", None)), Vacancy::Free);
     }
 
     #[test]
     fn where_libvirt_never_told_of_its_domains_no_guest_is_known_to_be_none_of_them() {
         let looking = Seen::looking("qemu:///system");
-        let why = not_known(room_for(&looking, &own("web", None)));
+        let why = not_known(vacancy_for(&looking, &own("web", None)));
         assert!(why.contains("being looked for"), "{why}");
         let never = Seen {
             contact: lost(),
             ..looking
         };
-        let why = not_known(room_for(&never, &own("web", None)));
+        let why = not_known(vacancy_for(&never, &own("web", None)));
         assert!(why.contains("no socket"), "{why}");
-        let room = || room_for(&never, &own("web", None));
-        let refused = room().surely().unwrap_err();
+        let vacant = || vacancy_for(&never, &own("web", None));
+        let refused = vacant().surely().unwrap_err();
         assert_eq!(refused.code, ErrorCode::LibvirtNotKnown);
-        assert!(room().unless_taken().unwrap().is_some());
+        assert!(vacant().unless_taken().unwrap().is_some());
     }
 
     #[test]
@@ -221,7 +221,7 @@ mod tests {
                 ..seen(vec![domain("web", DomainState::ShutOff)])
             };
             for guest in ["web", "db"] {
-                let why = not_known(room_for(&seen, &own(guest, None)));
+                let why = not_known(vacancy_for(&seen, &own(guest, None)));
                 assert!(why.contains("that it has not, and has not told"), "{why}");
                 assert!(why.ends_with("since: no socket"), "{why}");
             }
@@ -234,7 +234,7 @@ mod tests {
             contact: lost(),
             ..seen(vec![domain("web", DomainState::Running)])
         };
-        let refused = taken(room_for(&seen, &own("web", None)));
+        let refused = taken(vacancy_for(&seen, &own("web", None)));
         let begin = "libvirt of a said last, at ";
         assert!(refused.message.starts_with(begin), "{refused}");
         let next = refused.next.unwrap();
@@ -250,10 +250,10 @@ mod tests {
     fn a_domain_that_libvirt_does_not_tell_of_may_be_in_memory() {
         let mut seen = seen(Vec::new());
         seen.domains = Some(Arc::new(untold("web", 3)));
-        let why = not_known(room_for(&seen, &own("web", None)));
+        let why = not_known(vacancy_for(&seen, &own("web", None)));
         assert!(why.contains("not this"), "{why}");
-        not_known(room_for(&seen, &own("db", Some(3))));
-        assert_eq!(room_for(&seen, &own("db", None)), Room::Free);
-        assert!(room_for(&seen, &own("db", None)).surely().is_ok());
+        not_known(vacancy_for(&seen, &own("db", Some(3))));
+        assert_eq!(vacancy_for(&seen, &own("db", None)), Vacancy::Free);
+        assert!(vacancy_for(&seen, &own("db", None)).surely().is_ok());
     }
 }

@@ -1,0 +1,268 @@
+//! What has to be so of a domain before it moves, by what libvirt tells of it on either host.
+
+use drover_api::{DomainNeed, ErrorCode, Refusal};
+use drover_libvirt::{Connection, Description, Disk, DomainState, Look, Source, Why};
+use drover_types::{HostName, VmName, with_sources};
+use uuid::Uuid;
+
+use super::needs;
+use crate::libvirt::domains::{name, words};
+use crate::libvirt::preflight::Preflight;
+use crate::libvirt::virsh::Place;
+
+/// A refusal that names the domain and its host.
+pub fn of_domain(host: &HostName, code: ErrorCode, called: &str, why: &str) -> Refusal {
+    let shown = name(called);
+    Refusal::new(code, format!("domain {shown:?} of {host}: {why}"))
+}
+
+/// Whether it does what one does that may leave; what has to be told of that, where it may.
+///
+/// # Errors
+/// It does not, and what to do.
+pub fn by_state(place: Place<'_>, look: &Look) -> Result<Option<String>, Refusal> {
+    let (called, state) = (&look.domain.name, look.domain.state);
+    let refused = |code, why: &str| of_domain(place.host, code, called, why);
+    let command = |text| place.command(text, called);
+    match (state, look.why) {
+        (DomainState::Running, _) | (DomainState::Paused, Why::Asked) => Ok(None),
+        (DomainState::Paused, why @ (Why::Migrating | Why::Postcopy)) => {
+            let why = format!(
+                "libvirt says that it stands still because {why}: another host may have it, and which of the two is the domain is not \
+                 decided"
+            );
+            let (job, resume) = (command("domjobinfo {}"), command("resume {}"));
+            Err(refused(ErrorCode::OfLibvirt, &why).next(format!(
+                "{job} tells whether it migrates; if it does not, and no other host has it in memory, {resume} has it run, and then it can \
+                 be moved (one that was restored with --paused looks the same)"
+            )))
+        }
+        (DomainState::Paused, Why::StartingUp) => {
+            let refusal = refused(ErrorCode::VmNotRunning, "it is being started");
+            Err(refusal.next("try again"))
+        }
+        // It is moved as it is. What stopped it may be mended by that.
+        (DomainState::Paused, why) => Ok(Some(format!(
+            "it stands still because {why}, and is left so wherever it is then: {} has it run",
+            command("resume {}")
+        ))),
+        _ => {
+            let state = words(state);
+            let why = format!("it is {state}, and only one that runs or is paused is moved");
+            let refusal = refused(ErrorCode::VmNotRunning, &why);
+            let reason = command("domstate --reason {}");
+            Err(refusal.next(format!("{reason} tells more")))
+        }
+    }
+}
+
+/// What it needs there, unless something keeps it here, such as disks that are not known to be the same there: libvirt looks at
+/// those in files only.
+///
+/// # Errors
+/// Something does, and what.
+pub fn by_devices(
+    host: &HostName,
+    called: &str,
+    description: &Description,
+) -> Result<Vec<DomainNeed>, Refusal> {
+    let Preflight { obstacles, needs } = Preflight::of(description);
+    let obstacles = obstacles.iter().map(ToString::to_string);
+    let local = description.disks.iter().filter_map(not_known_there);
+    let all: Vec<String> = obstacles.chain(local).collect();
+    if all.is_empty() {
+        return Ok(needs::told(&needs));
+    }
+    let why = format!("it cannot be moved: {}", all.join("; "));
+    Err(of_domain(host, ErrorCode::OfLibvirt, called, &why))
+}
+
+/// Why a disk keeps a domain from being moved, where this agent cannot tell whether the destination has the same one.
+fn not_known_there(disk: &Disk) -> Option<String> {
+    let what = match &disk.source {
+        _ if disk.read_only => return None,
+        Source::Block(path) => format!("on {}", path.display()),
+        Source::Volume { pool, volume } => format!("volume {volume:?} of pool {pool:?}"),
+        Source::File(_) | Source::Network(_) | Source::Nothing | Source::Other(_) => return None,
+    };
+    let target = &disk.target;
+    Some(format!(
+        "its disk {target} is {what}, of which it is not known whether it is the same on another host: only disks in files that \
+         hosts share, and those over a network, are moved by the agent"
+    ))
+}
+
+/// Another host has this very domain: moved from here as well, one of the two would be lost or both run.
+pub fn in_memory_there(place: Place<'_>, vm: &VmName, there: &HostName) -> Refusal {
+    let why = format!("libvirt of {there} has the same domain in memory, by its id");
+    let refusal = of_domain(place.host, ErrorCode::VmElsewhere, vm.as_str(), &why);
+    let tells = place.command("domstate --reason {}", vm.as_str());
+    let own = place.host;
+    refusal.next(format!(
+        "`drover status` on both hosts tells of migrations of it; make sure which of the two is the domain, and end the other: {tells} \
+         on {own} and on {there} tells what each does"
+    ))
+}
+
+/// No domain of that id or name is here.
+///
+/// # Errors
+/// One is, or libvirt does not tell.
+pub async fn not_here(
+    place: Place<'_>,
+    connection: &Connection,
+    uuid: Uuid,
+    called: &str,
+) -> Result<(), Refusal> {
+    let unknown = |error: drover_libvirt::CallError| {
+        let why = with_sources(&error);
+        of_domain(place.host, ErrorCode::LibvirtNotKnown, called, &why)
+    };
+    let domains = connection.domains().await.map_err(unknown)?;
+    let told = domains
+        .told
+        .iter()
+        .map(|domain| (&domain.name, domain.uuid));
+    let untold = domains
+        .untold
+        .iter()
+        .map(|domain| (&domain.name, domain.uuid));
+    let mut all = told.chain(untold);
+    match all.find(|(name, id)| *name == called || *id == uuid) {
+        Some((there, id)) => Err(has_one(place, there, id, uuid)),
+        None => Ok(()),
+    }
+}
+
+/// A domain with the name or the id of one that comes is here.
+fn has_one(place: Place<'_>, called: &str, id: Uuid, comes: Uuid) -> Refusal {
+    let (host, shown) = (place.host, name(called));
+    let likeness = match id == comes {
+        true => "that id",
+        false => "that name",
+    };
+    let message = format!("libvirt of {host} already has a domain of {likeness}: {shown:?} ({id})");
+    let undefine = place.command("undefine {}", &id.to_string());
+    Refusal::new(ErrorCode::VmExists, message).next(format!(
+        "if it is not wanted there any more, {undefine} on {host} removes its definition"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::libvirt::seen::tests::domain;
+
+    fn disk(source: Source, read_only: bool) -> Disk {
+        Disk {
+            target: "vda".to_owned(),
+            source,
+            read_only,
+            cache: None,
+            transient: false,
+            mirrored: false,
+        }
+    }
+
+    /// A host whose libvirt is not the system's.
+    fn on<T>(asked: impl FnOnce(Place<'_>) -> T) -> T {
+        let host = "a".parse().unwrap();
+        asked(Place {
+            host: &host,
+            uri: Some("qemu:///other"),
+        })
+    }
+
+    fn stands(state: DomainState, why: Why) -> Result<Option<String>, Refusal> {
+        let look = Look {
+            domain: domain("it's 1", state),
+            why,
+        };
+        on(|place| by_state(place, &look))
+    }
+
+    #[test]
+    fn a_domain_moves_that_runs_or_stands_still_for_a_reason_of_its_own() {
+        assert_eq!(stands(DomainState::Running, Why::Other(1)), Ok(None));
+        assert_eq!(stands(DomainState::Paused, Why::Asked), Ok(None));
+        for why in [Why::DiskFailed, Why::Watchdog, Why::Other(7)] {
+            let note = stands(DomainState::Paused, why).unwrap().unwrap();
+            let told = format!("stands still because {why}, and is left so");
+            assert!(note.contains(&told), "{note}");
+            let resume = r"`virsh -c 'qemu:///other' resume 'it'\''s 1'` has it run";
+            assert!(note.ends_with(resume), "{note}");
+        }
+    }
+
+    #[test]
+    fn one_of_two_that_nobody_decided_between_is_not_moved() {
+        for why in [Why::Migrating, Why::Postcopy] {
+            let refused = stands(DomainState::Paused, why).unwrap_err();
+            assert_eq!(refused.code, ErrorCode::OfLibvirt);
+            assert!(
+                refused.message.contains("another host may have it"),
+                "{refused}"
+            );
+            let next = refused.next.unwrap();
+            assert!(next.contains(r"domjobinfo 'it'\''s 1'`"), "{next}");
+        }
+    }
+
+    #[test]
+    fn a_domain_that_does_not_run_is_not_moved() {
+        for state in [
+            DomainState::ShutOff,
+            DomainState::ShuttingDown,
+            DomainState::Crashed,
+            DomainState::Asleep,
+            DomainState::Other(0),
+        ] {
+            let refused = stands(state, Why::Other(0)).unwrap_err();
+            assert_eq!(refused.code, ErrorCode::VmNotRunning, "{state:?}");
+            let next = refused.next.unwrap();
+            assert!(next.contains(r"domstate --reason 'it'\''s 1'`"), "{next}");
+        }
+        let starts = stands(DomainState::Paused, Why::StartingUp).unwrap_err();
+        assert_eq!(starts.code, ErrorCode::VmNotRunning);
+    }
+
+    #[test]
+    fn a_domain_that_is_in_the_way_is_named_with_what_takes_it_away() {
+        let (id, other) = (Uuid::from_u128(7), Uuid::from_u128(8));
+        let by_id = on(|place| has_one(place, "it's 1", id, id));
+        assert!(by_id.message.contains("of that id"), "{by_id}");
+        let by_name = on(|place| has_one(place, "it's 1", other, id));
+        assert!(by_name.message.contains("of that name"), "{by_name}");
+        let next = by_name.next.unwrap();
+        let undefine = format!("`virsh -c 'qemu:///other' undefine {other}`");
+        assert!(next.contains(&undefine), "{next}");
+        let (vm, b) = ("web".parse().unwrap(), "b".parse().unwrap());
+        let there = on(|place| in_memory_there(place, &vm, &b));
+        assert_eq!(there.code, ErrorCode::VmElsewhere);
+        let next = there.next.unwrap();
+        assert!(
+            next.contains("domstate --reason web` on a and on b"),
+            "{next}"
+        );
+    }
+
+    #[test]
+    fn a_disk_that_may_be_another_one_there_keeps_a_domain_here() {
+        let why = |source, read_only| not_known_there(&disk(source, read_only));
+        let block = || Source::Block("/dev/vg/web".into());
+        let volume = || Source::Volume {
+            pool: "images".to_owned(),
+            volume: "web".to_owned(),
+        };
+        assert!(why(block(), false).unwrap().contains("/dev/vg/web"));
+        assert!(why(volume(), false).unwrap().contains("\"images\""));
+        assert_eq!(why(block(), true), None);
+        for known in [
+            Source::File("/shared/web.qcow2".into()),
+            Source::Network("rbd".to_owned()),
+            Source::Nothing,
+        ] {
+            assert_eq!(why(known, false), None);
+        }
+    }
+}

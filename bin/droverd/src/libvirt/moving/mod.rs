@@ -1,0 +1,42 @@
+//! A domain that moves: libvirt migrates it, over this agent's relays, and the migration's own task decides where it runs.
+//!
+//! ```text
+//!   outgoing ── Held ──▶ HeldDomain ── Leaving ──▶ drover_libvirt::Ready ─▶ libvirtd ── control ──▶ relay ══▶ the other's libvirtd
+//!   incoming ── Held ──▶ HeldDomain ── Arriving ─▶ look, resume, destroy ─▶ libvirtd    memory ───▶ relay ══▶ the other's QEMU
+//! ```
+//! Owns how libvirt is asked and what its answers mean. It decides nothing: docs/decisions/0036 says who does.
+//!
+//! # Invariant
+//! libvirt is told to leave the domain paused at the destination, always. There it is run by [`Movable::resume`] only, which the
+//! migration's task tells it when the source has written down that it handed off.
+//!
+//! [`Movable::resume`]: drover_hypervisor::Movable::resume
+
+mod arrival;
+mod arriving;
+mod as_held;
+mod begin;
+mod call;
+mod conditions;
+mod confined;
+mod ended;
+mod events;
+mod held;
+mod last;
+mod leaving;
+mod limits;
+mod line;
+mod needs;
+mod other;
+mod owed;
+mod places;
+mod progress;
+mod record;
+mod turns;
+mod words;
+
+pub use begin::{ToLeave, arrive, forget_arrivals, taken_up, to_leave};
+pub(super) use needs::Looks;
+pub use owed::{Ended, Left};
+pub use record::{Debt, DomainRecord, Owed, kept_definition};
+pub(super) use turns::Turns;

@@ -1,0 +1,225 @@
+//! Domains of real libvirts that agents move between two hosts, which reach each other over two NICs and in no other way.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+#[path = "../../../crates/libvirt/tests/common/mod.rs"]
+mod common;
+#[path = "qemu_libvirt_moves/pair.rs"]
+mod pair;
+mod support;
+
+use std::path::PathBuf;
+
+use common::{PATIENCE, guest, until};
+use drover_api::{ClientError, ErrorCode, EventKind, EventView, MigrationPhase, Refusal};
+use drover_lab::Console;
+use drover_libvirt::DomainState;
+use pair::Pair;
+use tempfile::TempDir;
+
+on_each_libvirt! {
+    a_domain_moves_and_runs_there_and_only_there
+    a_domain_that_was_paused_is_paused_there
+    what_libvirt_refuses_comes_back_in_its_words_and_the_domain_runs_on
+    what_the_destination_lacks_is_named_before_libvirt_is_asked
+    a_domain_moves_on_over_the_nic_that_is_left_and_stays_when_none_is
+    a_domain_that_is_cancelled_runs_on_and_can_move_again
+    a_domain_moves_on_while_the_sources_agent_is_killed_and_is_handed_off_by_the_next_one
+    a_domain_moves_on_while_the_destinations_agent_is_killed_and_is_run_by_the_next_one
+    a_domain_stays_when_the_destinations_libvirtd_is_killed
+    a_domain_stays_when_the_sources_libvirtd_is_killed
+}
+
+fn refused(error: ClientError) -> Refusal {
+    match error.refusal() {
+        Some(refusal) => refusal.clone(),
+        None => panic!("{error:?}"),
+    }
+}
+
+async fn a_domain_moves_and_runs_there_and_only_there(libvirt: PathBuf) {
+    if guest::lacks_something().await {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let xml = guest::xml("web", folder.path()).await;
+    let pair = Pair::new(&libvirt, folder, &xml).await;
+    pair.a.host.virsh(&["autostart", "web"]);
+    let console = Console::default();
+    let serial = pair.a.host.path(guest::SERIAL);
+    console.attach(&serial, PATIENCE).await.unwrap();
+    console.wait_heartbeat(PATIENCE).await.unwrap();
+    let ready = tokio::time::timeout(PATIENCE, console.wait_ready()).await;
+    ready.unwrap().unwrap();
+    let before = pair.a.web().await.unwrap();
+    assert!(before.autostart);
+
+    let id = pair.begun().await;
+    pair.has_moved(id, DomainState::Running).await;
+    let there = pair.b.web().await.unwrap();
+    assert_eq!(there.uuid, before.uuid);
+    assert!(there.autostart, "autostart goes along");
+
+    // Over both NICs, and the guest finds all of its memory as it left it.
+    let view = pair.a.migration(id).await;
+    assert_eq!(view.paths.len(), 2, "{view:#?}");
+    assert!(view.downtime_ms.is_some() && view.bytes.total.0 > 0);
+    let serial = pair.b.host.path(guest::SERIAL);
+    console.attach(&serial, PATIENCE).await.unwrap();
+    console.wait_sequence(2, PATIENCE).await.unwrap();
+    let verified = console.verify().await.unwrap();
+    assert_eq!((verified.pages, verified.bad), ((64 << 20) / 4096, 0));
+}
+
+async fn a_domain_that_was_paused_is_paused_there(libvirt: PathBuf) {
+    let pair = Pair::idle(&libvirt).await;
+    pair.a.host.virsh(&["suspend", "web"]);
+    let id = pair.begun().await;
+    pair.has_moved(id, DomainState::Paused).await;
+}
+
+async fn what_libvirt_refuses_comes_back_in_its_words_and_the_domain_runs_on(libvirt: PathBuf) {
+    const ONLY_HERE: &str = "/run/only-here";
+    // A folder that is not there is nothing that the agents look for.
+    let log = format!("<serial type='file'><source path='{ONLY_HERE}/log'/></serial>");
+    let xml = guest::idle("web").replace("<memballoon", &format!("{log}<memballoon"));
+    let make = format!("mkdir {ONLY_HERE}");
+    let pair = Pair::with(&libvirt, &xml, &make).await;
+    let id = pair.begun().await;
+    let failed = pair.a.phase_is(id, MigrationPhase::Failed).await;
+    let cause = failed.cause.unwrap();
+    assert!(cause.contains("libvirt refused to migrate"), "{cause}");
+    assert!(cause.contains(ONLY_HERE), "{cause}");
+    pair.has_stayed().await;
+
+    pair.a.host.define(&guest::idle("off"));
+    let refusal = refused(pair.migrate("off").await.unwrap_err());
+    assert_eq!(refusal.code, ErrorCode::VmNotRunning, "{refusal:?}");
+    assert!(refusal.message.contains("shut off"), "{refusal:?}");
+}
+
+async fn what_the_destination_lacks_is_named_before_libvirt_is_asked(libvirt: PathBuf) {
+    const ONLY_HERE: &str = "/run/only-here.iso";
+    let medium = format!(
+        "<disk type='file' device='cdrom'><driver name='qemu' type='raw'/><source file='{ONLY_HERE}'/>\
+         <target dev='sda' bus='sata'/><readonly/></disk>"
+    );
+    let xml = guest::idle("web").replace("<memballoon", &format!("{medium}<memballoon"));
+    let make = format!("truncate -s 1M {ONLY_HERE}");
+    let pair = Pair::with(&libvirt, &xml, &make).await;
+    let refusal = refused(pair.migrate("web").await.unwrap_err());
+    assert_eq!(refusal.code, ErrorCode::OfLibvirt, "{refusal:?}");
+    assert!(refusal.message.contains(ONLY_HERE), "{refusal:?}");
+    pair.has_stayed().await;
+    // Once it is there as well nothing is left in the way.
+    pair.b.host.shell(&make);
+    let id = pair.begun().await;
+    pair.has_moved(id, DomainState::Running).await;
+}
+
+async fn a_domain_that_is_cancelled_runs_on_and_can_move_again(libvirt: PathBuf) {
+    let Some(pair) = Pair::busy(&libvirt).await else {
+        return;
+    };
+    pair.a.host.virsh(&["autostart", "web"]);
+    pair.a
+        .host
+        .virsh(&["migrate-setmaxdowntime", "web", "1234"]);
+    let id = pair.begun_slowly().await;
+    pair.a.agent().client.cancel(id).await.unwrap();
+    pair.a.phase_is(id, MigrationPhase::Cancelled).await;
+    pair.has_stayed().await;
+    until("it is as before", async || {
+        let limit = pair.a.host.virsh(&["migrate-getmaxdowntime", "web"]);
+        limit.trim() == "1234" && pair.a.web().await.is_some_and(|web| web.autostart)
+    })
+    .await;
+    pair.unlimited().await;
+    let id = pair.begun().await;
+    pair.has_moved(id, DomainState::Running).await;
+}
+
+async fn a_domain_moves_on_over_the_nic_that_is_left_and_stays_when_none_is(libvirt: PathBuf) {
+    let Some(pair) = Pair::busy(&libvirt).await else {
+        return;
+    };
+    let id = pair.begun_slowly().await;
+    pair.a.host.shell("ip link set eth1 down");
+    until("its loss is told", async || {
+        let events = pair.a.agent().client.events(id).await.unwrap();
+        let lost = |event: &EventView| matches!(event.kind, EventKind::PathLost { .. });
+        events.iter().any(lost)
+    })
+    .await;
+    assert_eq!(pair.a.state().await, Some(DomainState::Running));
+    pair.a.host.shell("ip link set eth0 down");
+    pair.a.phase_is(id, MigrationPhase::Failed).await;
+    pair.has_stayed().await;
+    pair.a
+        .host
+        .shell("ip link set eth0 up && ip link set eth1 up");
+    pair.unlimited().await;
+    let id = pair.begun().await;
+    pair.has_moved(id, DomainState::Running).await;
+}
+
+async fn a_domain_moves_on_while_the_sources_agent_is_killed_and_is_handed_off_by_the_next_one(
+    libvirt: PathBuf,
+) {
+    let Some(mut pair) = Pair::busy(&libvirt).await else {
+        return;
+    };
+    pair.a.host.virsh(&["autostart", "web"]);
+    let id = pair.begun_and_sent().await;
+    pair.a.kill_agent();
+    pair.b.host.signal_libvirtd("CONT");
+    pair.b.connect_again().await;
+    pair.is_whole_there().await;
+    until("libvirt has let go of it", async || {
+        pair.a.web().await.is_none()
+    })
+    .await;
+    pair.a.start_agent().await;
+    pair.has_moved(id, DomainState::Running).await;
+    assert!(pair.b.web().await.unwrap().autostart);
+}
+
+async fn a_domain_moves_on_while_the_destinations_agent_is_killed_and_is_run_by_the_next_one(
+    libvirt: PathBuf,
+) {
+    let Some(mut pair) = Pair::busy(&libvirt).await else {
+        return;
+    };
+    let id = pair.begun_slowly().await;
+    pair.b.kill_agent();
+    pair.b.start_agent().await;
+    pair.unlimited().await;
+    pair.has_moved(id, DomainState::Running).await;
+}
+
+async fn a_domain_stays_when_the_destinations_libvirtd_is_killed(libvirt: PathBuf) {
+    let Some(mut pair) = Pair::busy(&libvirt).await else {
+        return;
+    };
+    let id = pair.begun_slowly().await;
+    pair.b.host.signal_libvirtd("KILL");
+    pair.b.host.start_libvirtd();
+    pair.b.connect_again().await;
+    pair.a.phase_is(id, MigrationPhase::Failed).await;
+    pair.b.phase_is(id, MigrationPhase::Abandoned).await;
+    pair.has_stayed().await;
+}
+
+async fn a_domain_stays_when_the_sources_libvirtd_is_killed(libvirt: PathBuf) {
+    let Some(mut pair) = Pair::busy(&libvirt).await else {
+        return;
+    };
+    pair.a.host.virsh(&["autostart", "web"]);
+    let id = pair.begun_slowly().await;
+    pair.a.host.signal_libvirtd("KILL");
+    pair.a.host.start_libvirtd();
+    pair.a.connect_again().await;
+    pair.a.phase_is(id, MigrationPhase::Failed).await;
+    pair.has_stayed().await;
+    assert!(pair.a.web().await.unwrap().autostart, "it is as before");
+}

@@ -1,0 +1,148 @@
+//! Domains of several kinds, and many at once.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+#[path = "../../../crates/libvirt/tests/common/mod.rs"]
+mod common;
+#[path = "qemu_libvirt_moves/pair.rs"]
+mod pair;
+mod support;
+
+use std::path::PathBuf;
+
+use common::{domain, guest, until};
+use drover_api::{ErrorCode, MigrationPhase};
+use drover_libvirt::DomainState;
+use drover_types::MigrationId;
+use pair::Pair;
+use tempfile::TempDir;
+
+on_each_libvirt! {
+    a_domain_without_a_definition_moves_and_has_none_there
+    a_domain_moves_by_its_id_whatever_its_name
+    a_domain_with_a_snapshot_is_refused_in_libvirts_words_and_runs_on
+    a_domain_moves_whose_qemu_runs_as_a_user_of_its_own
+    domains_that_all_move_at_once_do_not_keep_each_other_from_it
+    a_domain_that_another_host_has_in_memory_is_not_moved
+}
+
+async fn a_domain_without_a_definition_moves_and_has_none_there(libvirt: PathBuf) {
+    let pair = Pair::idle(&libvirt).await;
+    pair.a.host.virsh(&["undefine", "web"]);
+    let id = pair.begun().await;
+    pair.a.phase_is(id, MigrationPhase::Completed).await;
+    pair.b.phase_is(id, MigrationPhase::Running).await;
+    assert_eq!(pair.a.web().await, None);
+    let there = pair.b.web().await.unwrap();
+    assert_eq!(there.state, DomainState::Running);
+    assert!(!there.persistent);
+}
+
+async fn a_domain_moves_by_its_id_whatever_its_name(libvirt: PathBuf) {
+    const NAME: &str = "Käfer 1";
+    let pair = Pair::idle(&libvirt).await;
+    pair.a.host.define(&guest::idle(NAME));
+    pair.a.host.virsh(&["start", NAME]);
+    let here = domain(&pair.a.libvirt, NAME).await.unwrap();
+    let client = &pair.a.agent().client;
+    until("the agent knows that it runs", async || {
+        let vms = client.vms().await.unwrap();
+        vms.iter().any(|vm| vm.name == NAME && vm.pid.is_some())
+    })
+    .await;
+    let id = pair.order(&here.uuid.to_string()).await.unwrap().id;
+    pair.a.phase_is(id, MigrationPhase::Completed).await;
+    pair.b.phase_is(id, MigrationPhase::Running).await;
+    assert_eq!(domain(&pair.a.libvirt, NAME).await, None);
+    let there = domain(&pair.b.libvirt, NAME).await.unwrap();
+    assert_eq!((there.uuid, there.state), (here.uuid, DomainState::Running));
+}
+
+async fn a_domain_with_a_snapshot_is_refused_in_libvirts_words_and_runs_on(libvirt: PathBuf) {
+    let pair = Pair::idle(&libvirt).await;
+    // What libvirt notes of one: there is no disk that could have it.
+    let snapshot = "<domainsnapshot><name>before</name><state>shutoff</state>\
+                    <creationTime>1700000000</creationTime></domainsnapshot>";
+    pair.a
+        .host
+        .shell(&format!("echo \"{snapshot}\" > /run/snapshot.xml"));
+    pair.a
+        .host
+        .virsh(&["snapshot-create", "web", "--redefine", "/run/snapshot.xml"]);
+    let id = pair.begun().await;
+    let failed = pair.a.phase_is(id, MigrationPhase::Failed).await;
+    let cause = failed.cause.unwrap();
+    assert!(cause.contains("libvirt refused to migrate"), "{cause}");
+    assert!(cause.contains("snapshot"), "{cause}");
+    pair.has_stayed().await;
+}
+
+async fn a_domain_moves_whose_qemu_runs_as_a_user_of_its_own(libvirt: PathBuf) {
+    let prepare = |a: &mut pair::Side, b: &mut pair::Side| {
+        for side in [a, b] {
+            let conf = "sed -i '/^user\\|^group/s/root/libvirt-qemu/' /etc/libvirt/qemu.conf";
+            side.host.shell(conf);
+            side.host.signal_libvirtd("KILL");
+            side.host.start_libvirtd();
+        }
+    };
+    let folder = TempDir::new().unwrap();
+    let (pair, ()) = Pair::prepared(&libvirt, folder, &guest::idle("web"), prepare).await;
+    let qemu = pair.a.host.qemus().remove(0);
+    let user = pair.a.host.shell(&format!("stat -c %U /proc/{qemu}"));
+    assert_eq!(user.trim(), "libvirt-qemu");
+    let id = pair.begun().await;
+    pair.has_moved(id, DomainState::Running).await;
+}
+
+async fn domains_that_all_move_at_once_do_not_keep_each_other_from_it(libvirt: PathBuf) {
+    let pair = Pair::idle(&libvirt).await;
+    let names: Vec<String> = (1..7).map(|number| format!("web-{number}")).collect();
+    for name in &names {
+        pair.a.host.define(&guest::idle(name));
+        pair.a.host.virsh(&["start", name]);
+    }
+    let client = &pair.a.agent().client;
+    until("the agent knows of all", async || {
+        let vms = client.vms().await.unwrap();
+        let runs = |name: &String| vms.iter().any(|vm| vm.name == *name && vm.pid.is_some());
+        names.iter().all(runs)
+    })
+    .await;
+    let orders = names.iter().map(|name| pair.order(name));
+    let begun = futures_util::future::join_all(orders).await;
+    let begun: Vec<MigrationId> = begun.into_iter().map(|view| view.unwrap().id).collect();
+    for id in begun {
+        pair.a.phase_is(id, MigrationPhase::Completed).await;
+        pair.b.phase_is(id, MigrationPhase::Running).await;
+    }
+    for name in &names {
+        assert_eq!(domain(&pair.a.libvirt, name).await, None, "{name}");
+        let there = domain(&pair.b.libvirt, name).await.unwrap();
+        assert_eq!(there.state, DomainState::Running, "{name}");
+    }
+}
+
+async fn a_domain_that_another_host_has_in_memory_is_not_moved(libvirt: PathBuf) {
+    let pair = Pair::idle(&libvirt).await;
+    let here = pair.a.web().await.unwrap();
+    let id = format!("</name><uuid>{}</uuid>", here.uuid);
+    pair.b
+        .host
+        .create(&guest::idle("other").replace("</name>", &id));
+    until("its agent knows of it", async || {
+        let vms = pair.b.agent().client.vms().await.unwrap();
+        vms.iter().any(|vm| vm.name == "other" && vm.pid.is_some())
+    })
+    .await;
+    let error = pair.migrate("web").await.unwrap_err();
+    let refusal = error.refusal().unwrap();
+    assert_eq!(refusal.code, ErrorCode::VmElsewhere, "{refusal:?}");
+    assert!(
+        refusal.message.contains("b has the same domain"),
+        "{refusal:?}"
+    );
+    assert_eq!(pair.a.state().await, Some(DomainState::Running));
+    assert_eq!(pair.a.host.qemus().len(), 1);
+    assert_eq!(pair.b.host.qemus().len(), 1);
+}

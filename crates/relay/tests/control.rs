@@ -1,0 +1,155 @@
+//! A session that carries one channel more than QEMU's: to whoever drives QEMU on the other host.
+
+#![allow(clippy::unwrap_used)] // a panic is how a test fails
+
+mod pair;
+mod streams;
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+
+use drover_relay::{End, Event, Expected, LaneListener, NotStarted, Relay, Sockets, open_lanes};
+use pair::{PATIENCE, Protected, SETTINGS, TOKEN, content, ended, exchange, id, order, securities};
+
+/// Two relays with a socket beside QEMU's.
+struct Driven {
+    near: [PathBuf; 2],
+    far: [UnixListener; 2],
+    source: Arc<Relay>,
+    _destination: Arc<Relay>,
+    source_events: Receiver<Event>,
+    destination_events: Receiver<Event>,
+    _listener: LaneListener,
+    _expected: Expected,
+    _directory: tempfile::TempDir,
+}
+
+fn sockets<'a>(memory: &'a Path, control: &'a Path) -> Sockets<'a> {
+    let control = Some(control);
+    Sockets { memory, control }
+}
+
+impl Driven {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name| directory.path().join(name);
+        let near = ["near", "near-control"].map(path);
+        let far = ["far", "far-control"].map(path);
+        let (tell_source, source_events) = channel();
+        let (tell_destination, destination_events) = channel();
+        let ends = sockets(&near[0], &near[1]);
+        let source = Relay::source(SETTINGS, ends, move |e| drop(tell_source.send(e))).unwrap();
+        let ends = sockets(&far[0], &far[1]);
+        let tell = move |e| drop(tell_destination.send(e));
+        let destination = Arc::new(Relay::destination(SETTINGS, ends, tell).unwrap());
+        let listener = LaneListener::hold(0).unwrap();
+        let (security, theirs) = securities(Protected::ByTls);
+        let expected = listener.expect(id(), TOKEN, theirs, &destination);
+        let here = std::net::Ipv4Addr::LOCALHOST.into();
+        assert!(expected.offer(&[here]).is_empty());
+        let opened = open_lanes(&order(listener.port(), security));
+        for (plan, lane) in opened.lanes {
+            source.add_lane(plan.lane, plan.path, lane).unwrap();
+        }
+        Self {
+            far: far.map(|path| UnixListener::bind(path).unwrap()),
+            near,
+            source: Arc::new(source),
+            _destination: destination,
+            source_events,
+            destination_events,
+            _listener: listener,
+            _expected: expected,
+            _directory: directory,
+        }
+    }
+
+    /// Both ends of the channel beside QEMU's.
+    fn control(&self) -> (UnixStream, UnixStream) {
+        let near = UnixStream::connect(&self.near[1]).unwrap();
+        (patient(near), patient(self.far[1].accept().unwrap().0))
+    }
+
+    /// Both ends of QEMU's next channel.
+    fn memory(&self) -> (UnixStream, UnixStream) {
+        let near = UnixStream::connect(&self.near[0]).unwrap();
+        (patient(near), patient(self.far[0].accept().unwrap().0))
+    }
+}
+
+fn patient(stream: UnixStream) -> UnixStream {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+#[test]
+fn what_drives_qemu_has_a_channel_of_its_own_before_those_of_qemu() {
+    let driven = Driven::new();
+    // One of QEMU's that is too early waits.
+    let early = patient(UnixStream::connect(&driven.near[0]).unwrap());
+    let (driver, driven_by) = driven.control();
+    (&driver).write_all(b"prepare").unwrap();
+    let mut asked = [0; 7];
+    (&driven_by).read_exact(&mut asked).unwrap();
+    assert_eq!(&asked, b"prepare");
+    let main = patient(driven.far[0].accept().unwrap().0);
+    let (up, down) = (content(1, 300_000), content(2, 7_000));
+    let (at_far, at_near) = exchange(&early, &main, &up, &down);
+    assert!(at_far == up && at_near == down);
+    let (near, far) = driven.memory();
+    let (at_far, _) = exchange(&near, &far, &up, b"");
+    assert!(at_far == up);
+    // It was taken once, and it is not QEMU's.
+    assert!(UnixStream::connect(&driven.near[1]).is_err());
+    let channels = driven.source.report().session.channels;
+    let channels: Vec<_> = channels.iter().map(|stats| stats.channel).collect();
+    assert_eq!(channels, [1, 2]);
+    // The session lasts as long as it does.
+    let (at_far, at_near) = exchange(&driver, &driven_by, b"finish", b"done");
+    assert_eq!((at_far, at_near), (b"finish".to_vec(), b"done".to_vec()));
+    assert_eq!(ended(&driven.source_events).0, End::Finished);
+    assert_eq!(ended(&driven.destination_events).0, End::Finished);
+}
+
+#[test]
+fn where_what_drives_qemu_has_gone_on_the_destination_qemu_is_cut_off() {
+    let driven = Driven::new();
+    let (driver, driven_by) = driven.control();
+    let (near, far) = driven.memory();
+    (&near).write_all(b"QEVM").unwrap();
+    let mut begun = [0; 4];
+    (&far).read_exact(&mut begun).unwrap();
+    drop(driven_by);
+    let mut rest = Vec::new();
+    // Both see an end, whether by a close or a reset.
+    let _ = (&driver).read_to_end(&mut rest);
+    let _ = (&near).read_to_end(&mut rest);
+    assert_eq!(rest, b"");
+    let broken = (0..1000).any(|_| (&near).write_all(&[0; 4096]).is_err());
+    assert!(broken, "QEMU does not notice");
+}
+
+#[test]
+fn where_what_drives_qemu_has_gone_on_the_source_the_destination_hears_it() {
+    let driven = Driven::new();
+    let (driver, driven_by) = driven.control();
+    let _memory = driven.memory();
+    driver.shutdown(Shutdown::Both).unwrap();
+    drop(driver);
+    let mut rest = Vec::new();
+    (&driven_by).read_to_end(&mut rest).unwrap();
+    assert_eq!(rest, b"");
+}
+
+#[test]
+fn a_session_that_carries_more_than_qemus_channels_is_not_reduced() {
+    let directory = tempfile::tempdir().unwrap();
+    let (memory, control) = (directory.path().join("m"), directory.path().join("c"));
+    let refused = Relay::source(streams::settings(), sockets(&memory, &control), |_| {});
+    assert!(matches!(refused, Err(NotStarted::ReducedControl)));
+    assert!(!memory.exists() && !control.exists(), "nothing is left");
+}
