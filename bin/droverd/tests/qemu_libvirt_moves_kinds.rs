@@ -60,12 +60,12 @@ async fn a_domain_moves_by_its_id_whatever_its_name(libvirt: PathBuf) {
 
 async fn a_domain_with_a_snapshot_is_refused_in_libvirts_words_and_runs_on(libvirt: PathBuf) {
     let pair = Pair::idle(&libvirt).await;
-    // What libvirt notes of one: there is no disk that could have it.
+    // What libvirt notes of one, with the domain as it was: there is no disk that could have it.
     let snapshot = "<domainsnapshot><name>before</name><state>shutoff</state>\
-                    <creationTime>1700000000</creationTime></domainsnapshot>";
-    pair.a
-        .host
-        .shell(&format!("echo \"{snapshot}\" > /run/snapshot.xml"));
+                    <creationTime>1700000000</creationTime>";
+    pair.a.host.shell(&format!(
+        "(echo '{snapshot}'; virsh dumpxml web --inactive; echo '</domainsnapshot>') >/run/snapshot.xml"
+    ));
     pair.a
         .host
         .virsh(&["snapshot-create", "web", "--redefine", "/run/snapshot.xml"]);

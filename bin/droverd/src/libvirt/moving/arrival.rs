@@ -216,6 +216,7 @@ mod tests {
     fn the_process_that_came_is_known_to_the_next_agent_and_a_later_one_is_another() {
         let folder = tempfile::tempdir().unwrap();
         let first = Arrival::new(folder.path(), ID);
+        first.begins();
         assert_eq!(first.see(Comes::Receives, process(1)), Whose::Came);
         assert_eq!(first.see(Comes::Whole, process(1)), Whose::Came);
         for known in [first, Arrival::of_before(folder.path(), ID)] {
