@@ -135,6 +135,12 @@ pub(super) mod tests {
                 .stdin(Stdio::piped())
                 .spawn()
                 .unwrap();
+            // The kernel lets whoever started it go on before it has its name and its arguments.
+            let pid = child.id();
+            let command = || read(&format!("/proc/{pid}/cmdline"), limits::COMMAND_BYTES);
+            while !is_qemu(pid) || command().and_then(|said| domain_of(&said)) != Some(id) {
+                std::thread::yield_now();
+            }
             Self {
                 child,
                 _folder: folder,
