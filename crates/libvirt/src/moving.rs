@@ -37,6 +37,9 @@ impl Comes {
     /// Only a domain that stands still for its migration, or until its hypervisor has been started, takes its memory in: whatever
     /// else stops one stops one that has run. To take one for whole that is not costs nothing, since then its source says that it has not
     /// decided, or keeps it.
+    ///
+    /// One that is shutting down shows no more than that its hypervisor ends: libvirt says so of a copy that has never run, too, while
+    /// that is destroyed. It is what it was.
     #[must_use]
     pub fn of(look: Option<&Look>, before: Before) -> Self {
         let Some(look) = look else {
@@ -51,10 +54,15 @@ impl Comes {
             (DomainState::Paused, Why::Migrating | Why::StartingUp) if !before.whole => {
                 Self::Receives
             }
-            (DomainState::Paused | DomainState::Crashed | DomainState::Other(_), _) => Self::Whole,
-            (DomainState::Running | DomainState::ShuttingDown | DomainState::Asleep, _) => {
-                Self::Runs
-            }
+            (DomainState::ShuttingDown, _) if before.there && !before.whole => Self::Receives,
+            (
+                DomainState::Paused
+                | DomainState::ShuttingDown
+                | DomainState::Crashed
+                | DomainState::Other(_),
+                _,
+            ) => Self::Whole,
+            (DomainState::Running | DomainState::Asleep, _) => Self::Runs,
         }
     }
 }
@@ -164,16 +172,21 @@ mod tests {
     #[test]
     fn a_domain_that_comes_is_told_from_one_that_runs_and_from_one_that_was_there() {
         let of = |state| Comes::of(Some(&look(state, 1)), Before::default());
-        for state in [
-            DomainState::Running,
-            DomainState::ShuttingDown,
-            DomainState::Asleep,
-        ] {
+        for state in [DomainState::Running, DomainState::Asleep] {
             assert_eq!(of(state), Comes::Runs);
         }
         assert_eq!(of(DomainState::ShutOff), Comes::Gone);
         assert_eq!(Comes::of(None, Before::default()), Comes::NotYet);
         assert_eq!(Comes::of(None, before(true, false)), Comes::Gone);
+    }
+
+    #[test]
+    fn a_domain_that_is_shutting_down_has_not_run_by_that() {
+        let of = |before| Comes::of(Some(&look(DomainState::ShuttingDown, 1)), before);
+        assert_eq!(of(before(true, true)), Comes::Whole);
+        assert_eq!(of(before(true, false)), Comes::Receives);
+        // Whose it is was never seen: it is not taken for what is to come.
+        assert_eq!(of(Before::default()), Comes::Whole);
     }
 
     #[test]
