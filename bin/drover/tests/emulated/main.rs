@@ -118,7 +118,14 @@ async fn run(folder: &Path) -> Option<()> {
         ],
         folders: vec![built.to_owned(), cache()],
     };
-    let Ended { status, output } = host.run(folder, &program, WITHIN).await.unwrap();
+    let Ended {
+        status,
+        output,
+        begun_anew,
+    } = host.run(folder, &program, WITHIN).await.unwrap();
+    for why in begun_anew {
+        println!("started anew: {why}");
+    }
     // What was skipped there counts here.
     for line in output.lines() {
         if line.starts_with("skipped, because") {

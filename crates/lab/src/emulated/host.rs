@@ -1,6 +1,7 @@
 //! Starting the machine, hearing what its program says, and ending it.
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use drover_hypervisor::Qmp;
 use drover_types::Bytes;
+use rustix::process::Signal;
 use serde_json::json;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, ChildStdout, Command};
@@ -72,6 +74,8 @@ pub struct Ended {
     pub status: i32,
     /// What the program said, or the end of it.
     pub output: String,
+    /// Why starts before this one came to nothing, in their order.
+    pub begun_anew: Vec<String>,
 }
 
 impl EmulatedHost {
@@ -134,7 +138,8 @@ impl EmulatedHost {
         let initramfs = files.initramfs();
         fs::write(&initramfs, archive)
             .with_context(|| format!("cannot write {}", initramfs.display()))?;
-        let began = self.begin(&files).await?;
+        let mut begun_anew = Vec::new();
+        let began = self.begin(&files, &mut begun_anew).await?;
         // QEMU has read it; 9 MB that would stay where the caller is killed.
         fs::remove_file(&initramfs)
             .with_context(|| format!("cannot remove {}", initramfs.display()))?;
@@ -159,33 +164,46 @@ impl EmulatedHost {
         let status = status.trim().parse::<i32>();
         let status = status.with_context(|| format!("the program told no status; {}", said()))?;
         let output = output.to_string();
-        Ok(Ended { status, output })
+        Ok(Ended {
+            status,
+            output,
+            begun_anew,
+        })
     }
 
     /// Starts it, and waits for its program to begin. An emulated kernel that waits for a timer of a processor that has slept through
-    /// it may stand still: it is started anew then.
-    async fn begin(&self, files: &Files<'_>) -> Result<Began> {
+    /// it may stand still, and QEMU may abort where one of several emulated processors meets a map of memory that another has changed,
+    /// as firmware does for adapters (`iotlb_to_section`, QEMU's issue 1921, in 10.0 as well): it is started anew then.
+    async fn begin(&self, files: &Files<'_>, anew: &mut Vec<String>) -> Result<Began> {
         for within in EMULATED_STARTS {
             let mut child = self.start(files)?;
             let stdout = child.stdout.take();
             let mut words = stdout.context("QEMU was started without an output")?;
-            match tokio::time::timeout(within, next(&mut words)).await {
-                Ok(first) => {
-                    let first = first?.unwrap_or_default();
-                    return Ok(Began {
-                        child,
-                        words,
-                        first,
-                    });
-                }
-                Err(_) => child.kill().await.context("cannot end QEMU")?,
+            let Ok(first) = tokio::time::timeout(within, next(&mut words)).await else {
+                child.kill().await.context("cannot end QEMU")?;
+                let console = log_end(&files.console());
+                let seconds = within.as_secs();
+                anew.push(format!(
+                    "no program began within {seconds} s; its console:\n{console}"
+                ));
+                continue;
+            };
+            let first = first?;
+            if first.is_none() && aborted(&mut child).await? {
+                let log = log_end(&files.log());
+                anew.push(format!("QEMU aborted before the program began:\n{log}"));
+                continue;
             }
+            return Ok(Began {
+                child,
+                words,
+                first: first.unwrap_or_default(),
+            });
         }
-        let console = log_end(&files.console());
-        let seconds = EMULATED_STARTS.map(|within| within.as_secs().to_string());
         bail!(
-            "no program began within {} s of a start, one after the other; its console:\n{console}",
-            seconds.join(", ")
+            "no program began in {} starts:\n{}",
+            anew.len(),
+            anew.join("\n")
         )
     }
 
@@ -345,6 +363,12 @@ async fn listen(began: Began, monitor: &Path, output: &mut Said) -> Result<()> {
         bail!("QEMU failed ({status})");
     }
     Ok(())
+}
+
+/// Whether QEMU, whose output has ended, ended itself by an abort.
+async fn aborted(child: &mut Child) -> Result<bool> {
+    let status = child.wait().await.context("cannot wait for QEMU")?;
+    Ok(status.signal() == Some(Signal::ABORT.as_raw()))
 }
 
 async fn next(words: &mut ChildStdout) -> Result<Option<Vec<u8>>> {
