@@ -15,6 +15,7 @@ pub mod arguments;
 mod change;
 mod cost;
 mod document;
+pub mod domain;
 pub mod facts;
 mod finding;
 pub mod lasting;

@@ -5,6 +5,7 @@
 mod cases;
 mod dcbx;
 mod document;
+mod domains;
 mod guests;
 mod hosts;
 mod kernel;
