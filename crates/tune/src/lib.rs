@@ -20,6 +20,7 @@ pub mod facts;
 mod finding;
 pub mod lasting;
 mod link;
+mod nameless;
 mod negotiation;
 mod rates;
 mod report;
