@@ -77,7 +77,7 @@ pub fn connectx5_with_roce() -> Card {
             version("fw.version", "16.35.2000"),
         ]),
         health: all(&[reporter("fw", 0), reporter("tx", 0), reporter("rx", 0)]),
-        neighbours: shown(&neighbour("leaf1", 9234, true)),
+        neighbours: shown(&neighbour("leaf1", 9234, true, Vec::new())),
         ..connectx5()
     }
 }

@@ -236,10 +236,10 @@ pub fn most(host: &Host, nic: &Nic) -> Verdict {
             format!("priority {USUAL}, which migrations have, may send {most} at most"),
             "no bound below the line's rate",
             "the adapter holds its class to that, also while nobody else sends",
+            // No rate: iproute2 before 6.18 tells the kernel bytes a second where that takes kbit/s.
             format!(
-                "if it is not meant: dcb maxrate set dev {} tc-maxrate {class}:{}mbit",
-                nic.name,
-                rate.0 / 1_000_000
+                "if it is not meant: dcb maxrate set dev {} tc-maxrate {class}:0",
+                nic.name
             ),
         )
     }))

@@ -21,6 +21,7 @@ struct end {
 	struct dcb_app apps[APPS];
 	u16 app_count;
 	u8 dcbx;
+	struct dcbnl_buffer buffers;
 	struct ethtool_pauseparam pause;
 };
 
@@ -163,6 +164,22 @@ static u8 set_dcbx(struct net_device *dev, u8 mode)
 	return 0;
 }
 
+static int get_buffers(struct net_device *dev, struct dcbnl_buffer *buffers)
+{
+	struct end *own = netdev_priv(dev);
+
+	*buffers = own->buffers;
+	return 0;
+}
+
+static int set_buffers(struct net_device *dev, struct dcbnl_buffer *buffers)
+{
+	struct end *own = netdev_priv(dev);
+
+	own->buffers = *buffers;
+	return 0;
+}
+
 static const struct dcbnl_rtnl_ops dcb_ops = {
 	.ieee_getets = get_ets,
 	.ieee_setets = set_ets,
@@ -178,6 +195,8 @@ static const struct dcbnl_rtnl_ops dcb_ops = {
 	.peer_getapptable = get_peer_apps,
 	.getdcbx = get_dcbx,
 	.setdcbx = set_dcbx,
+	.dcbnl_getbuffer = get_buffers,
+	.dcbnl_setbuffer = set_buffers,
 };
 
 static int get_link(struct net_device *dev, struct ethtool_link_ksettings *link)
