@@ -12,7 +12,7 @@ use crate::hosts::{adapter, value, words};
 
 const GIB: u64 = 1 << 30;
 
-const MAC: &str = "52:54:00:12:34:56";
+pub const MAC: &str = "52:54:00:12:34:56";
 
 /// As libvirt tells of one that is not running.
 const XML: &str = "<domain type='kvm'>
@@ -45,13 +45,13 @@ const XML: &str = "<domain type='kvm'>
 </domain>";
 
 /// What is told of it beside, while it runs.
-const SOURCE: &str = "<source bridge='br0'/>";
+pub const SOURCE: &str = "<source bridge='br0'/>";
 const SOURCE_NOW: &str = "<source bridge='br0'/><target dev='tap0'/>";
 
 /// What is wrong with it: other words in both of its XMLs, in their order.
-type Other = [(&'static str, &'static str)];
+pub type Other = [(&'static str, &'static str)];
 
-fn xml(other: &Other) -> String {
+pub fn xml(other: &Other) -> String {
     let replaced = |xml: String, (from, to): &(&str, &str)| {
         assert!(xml.contains(from), "{from}");
         xml.replace(from, to)
@@ -77,7 +77,7 @@ fn off(next: &str) -> Guest {
 }
 
 /// One that runs as it is defined.
-fn running(next: &str) -> Guest {
+pub fn running(next: &str) -> Guest {
     let now = read(&next.replace(SOURCE, SOURCE_NOW)).unwrap();
     let queues = next.matches("queues='4'").count() as u32 * 4;
     let seen = Seen {
@@ -98,7 +98,7 @@ fn running(next: &str) -> Guest {
     guest
 }
 
-fn domain(guest: &mut Guest) -> &mut Domain {
+pub fn domain(guest: &mut Guest) -> &mut Domain {
     match &mut guest.definition {
         Definition::Libvirt(domain) => domain,
         Definition::Own(_) => panic!("{} is Drover's", guest.name),
@@ -106,7 +106,7 @@ fn domain(guest: &mut Guest) -> &mut Domain {
 }
 
 /// A host with this domain and no other guest.
-fn host_with(domain: Guest) -> Host {
+pub fn host_with(domain: Guest) -> Host {
     let mut host = guests::healthy("a", 1);
     value(&mut host.guests).clear();
     host.domains = Known(vec![domain]);

@@ -12,6 +12,7 @@ mod kernel;
 mod layers;
 mod links;
 mod media;
+mod nameless;
 mod pairs;
 mod power;
 mod queues;

@@ -18,7 +18,7 @@ const USUAL_HUGE: u64 = 2 << 20;
 const SMALL: u64 = 4 << 10;
 
 /// What is given to QEMU beside, which libvirt knows nothing of.
-fn beside<'e>(domain: &'e Element) -> impl Iterator<Item = &'e str> {
+fn beside(domain: &Element) -> impl Iterator<Item = &str> {
     let given = domain.part("commandline").into_iter();
     given
         .flat_map(|given| given.all("arg"))
@@ -32,55 +32,53 @@ fn made<'g>(guest: &Guest, domain: &'g Domain) -> Result<&'g Element, Because> {
     Ok(made.get()?)
 }
 
+/// Those that it has. One that was only defined meanwhile it has not yet.
 pub fn nets<'g>(
     guest: &'g Guest,
     domain: &'g Domain,
 ) -> Result<Vec<Result<Net<'g>, Because>>, Because> {
-    let next = domain.next.get()?;
+    let next = interfaces(domain.next.get()?);
     let made = made(guest, domain)?;
     let accelerated = is_accelerated(made).map_err(Because)?;
-    let now = domain.now.known().map(interfaces).unwrap_or_default();
-    let next_ones = interfaces(next);
-    let is_now = |mac: &str| now.iter().any(|one| mac_of(one) == Some(mac));
-    let off = next_ones
-        .iter()
-        .filter(|one| mac_of(one).is_none_or(|mac| !is_now(mac)));
-    let mut nets = Vec::new();
-    for interface in now.iter().chain(off) {
-        let mac = mac_of(interface);
-        let runs = mac.is_some_and(is_now);
-        let written = next_ones
-            .iter()
-            .find(|one| mac.is_some() && mac_of(one) == mac);
-        let Some(carrier) = carrier(interface, runs) else {
-            continue;
+    let nets = interfaces(made).into_iter().map(|interface| {
+        let mac = interface.at("mac", "address").unwrap_or("?");
+        let is_it = |other: &&&Element| other.at("mac", "address") == Some(mac);
+        let written = NetWritten::Libvirt {
+            next: next.iter().find(is_it).copied(),
+            accelerated,
         };
-        let handed = interface.at("target", "managed") == Some("no");
-        let driver = |attribute| interface.at("driver", attribute);
-        let given = interface.number_at("driver", "queues").unwrap_or(1).max(1);
-        let name = mac.unwrap_or("?").to_owned();
-        nets.push(Ok(Net {
-            handed,
-            given,
-            // libvirt turns it on by itself.
-            multiqueue: given > 1,
-            vhost: vhost(driver("name"), accelerated),
-            offered_mtu: interface.number_at("mtu", "size"),
-            card: card(guest, &name),
-            carrier,
-            name,
-            written: NetWritten::Libvirt {
-                next: written.copied(),
-                accelerated,
-            },
-        }));
-    }
+        Ok(net(guest, interface, mac, accelerated, written))
+    });
+    let mut nets: Vec<_> = nets.collect();
     let is_net = |arg: &str| matches!(arg, "-netdev" | "-nic");
     if beside(made).any(is_net) {
         let why = "some of its cards are in QEMU's arguments that libvirt knows nothing of";
         nets.push(Err(why.into()));
     }
     Ok(nets)
+}
+
+fn net<'g>(
+    guest: &'g Guest,
+    interface: &Element,
+    mac: &str,
+    accelerated: bool,
+    written: NetWritten<'g>,
+) -> Net<'g> {
+    let given = interface.number_at("driver", "queues");
+    let given = given.unwrap_or(1).max(1);
+    Net {
+        name: mac.to_owned(),
+        carrier: carrier(interface, guest.seen.known().is_some()),
+        given,
+        handed: interface.at("target", "managed") == Some("no"),
+        // libvirt turns it on by itself.
+        multiqueue: given > 1,
+        vhost: vhost(interface.at("driver", "name"), accelerated),
+        offered_mtu: interface.number_at("mtu", "size"),
+        card: card(guest, mac),
+        written,
+    }
 }
 
 /// Interfaces whose card is the driver's own.
@@ -94,20 +92,16 @@ fn interfaces(domain: &Element) -> Vec<&Element> {
     all.filter(is_drivers).collect()
 }
 
-fn mac_of<'e>(interface: &&'e Element) -> Option<&'e str> {
-    interface.at("mac", "address")
-}
-
 fn card<'g>(guest: &'g Guest, mac: &str) -> Option<&'g Card> {
     let cards = guest.seen.known()?.cards.known()?;
     cards.iter().find(|card| card.mac == mac)
 }
 
 /// What carries it. The name of the host's end is told while it runs: what stands in a definition is wished for at most.
-fn carrier(interface: &Element, runs: bool) -> Option<Carrier> {
+fn carrier(interface: &Element, runs: bool) -> Carrier {
     let source = |attribute| interface.at("source", attribute).map(str::to_owned);
     let name = interface.at("target", "dev").filter(|_| runs);
-    Some(match interface.get("type")? {
+    match interface.get("type").unwrap_or_default() {
         "network" | "bridge" => Carrier::Tap {
             name: name.map(str::to_owned),
             bridge: source("bridge"),
@@ -119,7 +113,7 @@ fn carrier(interface: &Element, runs: bool) -> Option<Carrier> {
         "vhostuser" => Carrier::User,
         "vdpa" => Carrier::Vdpa,
         _ => Carrier::Other,
-    })
+    }
 }
 
 /// libvirt opens it by itself where it can, and for no domain that is emulated (`qemuInterfaceOpenVhostNet`).
