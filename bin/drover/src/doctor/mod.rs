@@ -1,5 +1,6 @@
 //! `drover doctor`: what of a host costs its migrations, and what is done about it.
 
+mod agents_word;
 mod anonymous;
 mod capture;
 mod changes;
@@ -16,12 +17,13 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use drover_api::{Client, ClusterPathsRequest};
 use drover_host::{Told, Tree, facts};
-use drover_tune::facts::{Fact, Host, Interrupt};
+use drover_tune::facts::{Host, Interrupt};
 use drover_tune::{Document, Finding, RULES, Rule, Severity, examine};
 use drover_types::{HostName, with_sources};
 use jiff::Timestamp;
 use serde_json::json;
 
+use self::agents_word::AgentsWord;
 use self::anonymous::Key;
 pub use self::capture::read as captured_host;
 use self::changes::ChangeCommand;
@@ -182,7 +184,7 @@ pub async fn doctor(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure>
             key,
         }) => {
             let key = anonymous.then(|| Key::of(key.as_deref())).transpose()?;
-            capture_this(&directory, key).await
+            capture_this(agent, &directory, key).await
         }
         None => check(agent, args).await,
     }
@@ -308,20 +310,15 @@ async fn hosts(agent: &Agent, captured: &[PathBuf]) -> Result<Vec<Host>, Failure
 /// This host with what its agent knows of its guests, and of what changes could not change, where there is one. All else is read here: it
 /// does not take an agent.
 async fn with_agents(agent: &Agent, mut host: Host) -> Host {
-    let (guests, offers) = match Client::unix(&agent.socket).facts().await {
+    match Client::unix(&agent.socket).facts().await {
         Ok(told) => {
             host.mark_fixed(|own| is_fixed(&told.facts, own));
-            (told.facts.guests, told.facts.offers)
+            AgentsWord::of(told.facts).given_to(host)
         }
         Err(error) => {
             let why = format!("no agent was asked: {}", with_sources(&error));
-            (Fact::unknown(why.clone()), Fact::unknown(why))
+            AgentsWord::unknown(&why).given_to(host)
         }
-    };
-    Host {
-        guests,
-        offers,
-        ..host
     }
 }
 
@@ -343,19 +340,36 @@ async fn this() -> Result<(Tree, Told), Failure> {
     Ok((tree, told))
 }
 
-async fn capture_this(directory: &Path, key: Option<Key>) -> Result<Outcome, Failure> {
+async fn capture_this(
+    agent: &Agent,
+    directory: &Path,
+    key: Option<Key>,
+) -> Result<Outcome, Failure> {
     let (tree, mut told) = this().await?;
     // What the rules ask for is what is looked at.
     let _ = facts(&tree, &told);
     let mut seen = tree.seen();
+    // Without an agent all else is captured.
+    let word = Client::unix(&agent.socket).facts().await.ok();
+    let mut word = word.map(|told| AgentsWord::of(told.facts));
     if let Some(key) = key {
         anonymous::make(&key, &mut seen, &mut told);
+        word = word.as_ref().map(AgentsWord::nameless);
     }
-    let files = capture::write(directory, &seen, &told)?;
+    let files = capture::write(directory, &seen, &told, word.as_ref())?;
     let shown = directory.display().to_string();
-    let text =
-        format!("{shown}: {files} files; look at it with `drover doctor --captured {shown}`\n");
-    let parts = [("directory", json!(shown)), ("files", json!(files))];
+    let without = match &word {
+        Some(_) => "",
+        None => "; no agent answers, so nothing of its guests",
+    };
+    let text = format!(
+        "{shown}: {files} files{without}; look at it with `drover doctor --captured {shown}`\n"
+    );
+    let parts = [
+        ("directory", json!(shown)),
+        ("files", json!(files)),
+        ("guests", json!(word.is_some())),
+    ];
     Outcome::of_parts(text, &parts)
 }
 

@@ -1,4 +1,4 @@
-//! The guests of this host, for those who look for what costs them.
+//! The agent's own guests, for those who look for what costs them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use drover_api::VmDefinition;
 use drover_hypervisor::{Inside, Machine};
 use drover_tune::arguments::{Value, arguments};
-use drover_tune::facts::{Argument, Card, Fact, Guest, Seen};
+use drover_tune::facts::{Argument, Card, Definition, Fact, Guest, Own};
 use drover_types::with_sources;
 use futures_util::future::join_all;
 use tokio::sync::Semaphore;
@@ -61,14 +61,7 @@ async fn one(
             );
             let (page_sizes, process) = process;
             let (accelerated, cards) = cards;
-            let seen = Seen {
-                accelerated,
-                cards,
-                vhost: process.vhost,
-                taps: process.taps,
-                pages: process.pages,
-                lockable: process.lockable,
-            };
+            let seen = process.seen(accelerated, cards);
             (page_sizes, Fact::Known(seen))
         }
         _ => {
@@ -79,12 +72,14 @@ async fn one(
     let file = definitions::path_of(&context.config.definitions, &definition.name);
     Guest {
         name: definition.name.to_string(),
-        file: file.display().to_string(),
         vcpus: definition.vcpus,
         memory: definition.memory,
-        machine: definition.machine,
-        arguments,
-        page_sizes,
+        definition: Definition::Own(Own {
+            file: file.display().to_string(),
+            machine: definition.machine,
+            arguments,
+            page_sizes,
+        }),
         seen,
     }
 }
@@ -103,7 +98,7 @@ fn paths(arguments: &[Argument]) -> Vec<String> {
 }
 
 /// A few at once: the kernel walks through all of a process's memory.
-async fn read_process(
+pub(super) async fn read_process(
     paths: Vec<String>,
     pid: Option<u32>,
     at_once: &Semaphore,

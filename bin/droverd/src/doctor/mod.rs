@@ -2,6 +2,7 @@
 //! that is `drover-tune`'s.
 
 mod clock;
+mod domains;
 mod guests;
 mod inside;
 mod kept;
@@ -32,19 +33,21 @@ use crate::{changes, inventory, limits};
 /// Facts are read from this machine itself.
 const ROOT: &str = "/";
 
-/// This host and its guests.
+/// This host, its guests and libvirt's domains.
 ///
 /// # Errors
 /// As for [`host`].
 pub async fn facts(context: &Context) -> Result<FactsView, Refusal> {
     let began = Some(Timestamp::now());
-    let (host, guests, offers) = tokio::join!(
+    let (host, guests, domains, offers) = tokio::join!(
         host(context),
         guests::guests(context),
+        domains::domains(context),
         inventory::processors(context)
     );
     let facts = Host {
         guests,
+        domains,
         offers: offers.map_or_else(Fact::Unknown, Fact::Known),
         ..host?
     };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use drover_tune::facts::{Fact, Pages};
+use drover_tune::facts::{Card, Fact, Pages, Seen};
 use drover_types::Bytes;
 
 use crate::limits::DESCRIPTORS_READ;
@@ -25,12 +25,30 @@ pub struct Process {
 
 impl Default for Process {
     fn default() -> Self {
-        const LATE: &str = "its process was not read in time";
+        Self::unknown("its process was not read in time")
+    }
+}
+
+impl Process {
+    /// One of which nothing is known, and why.
+    pub fn unknown(why: &str) -> Self {
         Self {
-            vhost: Fact::unknown(LATE),
-            taps: Fact::unknown(LATE),
-            pages: Fact::unknown(LATE),
-            lockable: Fact::unknown(LATE),
+            vhost: Fact::unknown(why),
+            taps: Fact::unknown(why),
+            pages: Fact::unknown(why),
+            lockable: Fact::unknown(why),
+        }
+    }
+
+    /// With what is known of the guest beside.
+    pub fn seen(self, accelerated: Fact<bool>, cards: Fact<Vec<Card>>) -> Seen {
+        Seen {
+            accelerated,
+            cards,
+            vhost: self.vhost,
+            taps: self.taps,
+            pages: self.pages,
+            lockable: self.lockable,
         }
     }
 }

@@ -5,12 +5,14 @@
 mod cases;
 mod dcbx;
 mod document;
+mod domains;
 mod guests;
 mod hosts;
 mod kernel;
 mod layers;
 mod links;
 mod media;
+mod nameless;
 mod pairs;
 mod power;
 mod queues;

@@ -1,0 +1,158 @@
+//! libvirt's domains, for those who look for what costs them. They are asked about, and nothing is done to them.
+//!
+//! # Invariant
+//! Only what rules ask about leaves this host: a domain's XML may have secrets in it.
+
+use drover_libvirt::{Connection, SYSTEM_URI, Untold, Xml};
+use drover_tune::domain::{cards, is_accelerated, read};
+use drover_tune::facts::{Definition, Domain, Element, Fact, Guest, Seen};
+use drover_types::{Bytes, with_sources};
+use futures_util::future::join_all;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+use uuid::Uuid;
+
+use super::guests::read_process;
+use super::process::Process;
+use crate::agent::Context;
+use crate::libvirt::{Seen as Libvirt, is_in_memory, name};
+use crate::limits;
+
+/// Of one that has no process.
+const OFF: &str = "it does not run";
+
+/// All that libvirt tells of, by their names; none where there is no libvirt.
+pub async fn domains(context: &Context) -> Fact<Vec<Guest>> {
+    let seen = context.libvirt.seen();
+    if let Some(why) = seen.never_told() {
+        return Fact::unknown(format!("libvirt's domains there are not known: {why}"));
+    }
+    let Some(domains) = &seen.domains else {
+        return Fact::Known(Vec::new());
+    };
+    let pids = context.libvirt.pids(&seen).await;
+    let asks = Asks {
+        seen: &seen,
+        until: Instant::now() + limits::SHOW,
+    };
+    let mut told = Vec::new();
+    for domain in &domains.told {
+        told.push(asks.told(domain).await);
+    }
+    let at_once = Semaphore::new(limits::GUESTS_READ);
+    let told = told.into_iter().zip(&domains.told);
+    let read = told.map(|(told, domain)| {
+        let pid = pids.get(&domain.uuid).copied();
+        guest(domain, told, pid, &at_once)
+    });
+    let mut guests = join_all(read).await;
+    guests.extend(domains.untold.iter().map(|one| asks.untold(one)));
+    guests.sort_by(|one, other| one.name.cmp(&other.name));
+    Fact::Known(guests)
+}
+
+/// Questions to libvirt, one after another, as its connection makes them: while one domain hangs no other is told of.
+struct Asks<'s> {
+    seen: &'s Libvirt,
+    /// Until when they are asked.
+    until: Instant,
+}
+
+impl Asks<'_> {
+    /// None where libvirt's own command reaches it by itself.
+    fn uri(&self) -> Option<String> {
+        let uri = self.seen.uri.as_deref();
+        uri.filter(|uri| *uri != SYSTEM_URI).map(str::to_owned)
+    }
+
+    fn untold(&self, domain: &Untold) -> Guest {
+        let why = format!("libvirt does not tell of it: {}", domain.why);
+        Guest {
+            name: name(&domain.name),
+            vcpus: 0,
+            memory: Bytes(0),
+            definition: Definition::Libvirt(Domain {
+                uri: self.uri(),
+                persistent: true,
+                next: Fact::unknown(why.clone()),
+                now: Fact::unknown(why.clone()),
+            }),
+            seen: Fact::unknown(why),
+        }
+    }
+
+    async fn told(&self, domain: &drover_libvirt::Domain) -> Domain {
+        let next = self.xml(domain.uuid, Xml::Definition).await;
+        let now = match is_in_memory(domain.state) {
+            true => self.xml(domain.uuid, Xml::Current).await,
+            false => Fact::unknown(OFF),
+        };
+        Domain {
+            uri: self.uri(),
+            persistent: domain.persistent,
+            next,
+            now,
+        }
+    }
+
+    async fn xml(&self, id: Uuid, kind: Xml) -> Fact<Element> {
+        let Some(connection) = &self.seen.connection else {
+            let why = self.seen.problem().unwrap_or("it is being looked for");
+            return Fact::unknown(format!("libvirt is not reached: {why}"));
+        };
+        let told = self.described(connection, id, kind).await;
+        told.and_then(|xml| read(&xml))
+            .map_or_else(Fact::Unknown, Fact::Known)
+    }
+
+    async fn described(
+        &self,
+        connection: &Connection,
+        id: Uuid,
+        kind: Xml,
+    ) -> Result<String, String> {
+        match timeout_at(self.until, connection.xml(id, kind)).await {
+            Ok(Ok(xml)) => Ok(xml),
+            Ok(Err(error)) => Err(with_sources(&error)),
+            Err(_) => Err(format!(
+                "libvirt did not describe all of its domains within {} s",
+                limits::SHOW.as_secs()
+            )),
+        }
+    }
+}
+
+async fn guest(
+    domain: &drover_libvirt::Domain,
+    told: Domain,
+    pid: Option<u32>,
+    at_once: &Semaphore,
+) -> Guest {
+    let seen = match is_in_memory(domain.state) {
+        true => Fact::Known(process(pid, &told.now, at_once).await),
+        false => Fact::unknown(OFF),
+    };
+    Guest {
+        name: name(&domain.name),
+        vcpus: domain.vcpus.into(),
+        memory: domain.memory,
+        definition: Definition::Libvirt(told),
+        seen,
+    }
+}
+
+/// What its process shows, and with what it was started.
+async fn process(pid: Option<u32>, now: &Fact<Element>, at_once: &Semaphore) -> Seen {
+    let process = match pid {
+        None => Process::unknown("its process was not found"),
+        Some(pid) => read_process(Vec::new(), Some(pid), at_once).await.1,
+    };
+    let (accelerated, cards) = match now {
+        Fact::Unknown(why) => (Fact::unknown(why), Fact::unknown(why)),
+        Fact::Known(now) => {
+            let accelerated = is_accelerated(now).map_or_else(Fact::Unknown, Fact::Known);
+            (accelerated, Fact::Known(cards(now)))
+        }
+    };
+    process.seen(accelerated, cards)
+}
