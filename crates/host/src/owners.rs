@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use drover_tune::lasting::keyfile::{self, Found};
 use drover_tune::lasting::{LinkFile, NicOwner, Owners, SetUp, SettingOwner, sysctl_name};
 
 use crate::files;
@@ -27,7 +28,7 @@ const TUNED: [&str; 4] = [
     "usr/lib/tuned/profiles",
 ];
 
-/// Who sets these interfaces up, and who sets the kernel.
+/// Who sets these interfaces up, and who sets the kernel. Which NetworkManager runs no file tells.
 #[must_use]
 pub fn owners(root: &Path, nics: &[&str]) -> Owners {
     let host = Files { root };
@@ -35,6 +36,7 @@ pub fn owners(root: &Path, nics: &[&str]) -> Owners {
     Owners {
         nics: nics.iter().filter_map(of).collect(),
         settings: host.settings(),
+        ..Owners::default()
     }
 }
 
@@ -74,7 +76,28 @@ impl Files<'_> {
         let state = format!("run/NetworkManager/devices/{index}");
         let managed = self.value(&state, "managed")?;
         let profile = self.value(&state, "connection-uuid")?;
-        matches!(managed.as_str(), "true" | "1").then_some(SetUp::NetworkManager { profile })
+        if !matches!(managed.as_str(), "true" | "1") {
+            return None;
+        }
+        let found = self.keyfiles();
+        let is_others = keyfile::is_looked_on_at(&profile, &found);
+        let keyfile = keyfile::keyfile(&profile, &found);
+        (!is_others).then_some(SetUp::NetworkManager { profile, keyfile })
+    }
+
+    /// All that has a profile, or may have one.
+    fn keyfiles(&self) -> Vec<Found> {
+        let below = keyfile::FOLDERS.into_iter().flat_map(|folder| {
+            let all = files::entries(&self.root.join(&folder[1..])).into_iter();
+            all.filter_map(move |path| Some((folder, path.file_name()?.to_str()?.to_owned())))
+        });
+        let is_one = |(folder, name): &(&str, String)| keyfile::is_keyfile(folder, name);
+        let read = |(folder, name)| {
+            let path = format!("{folder}/{name}");
+            let text = self.text(&path)?;
+            Some(Found { path, text })
+        };
+        below.filter(is_one).filter_map(read).collect()
     }
 
     fn networkd(&self, index: &str) -> Option<SetUp> {
@@ -204,6 +227,8 @@ fn is_reapplied(owner: &SettingOwner) -> bool {
 mod tests {
     use std::fs;
 
+    use drover_tune::lasting::keyfile::Keyfile;
+
     use super::*;
 
     fn write(root: &Path, files: &[(&str, &str)]) {
@@ -218,6 +243,7 @@ mod tests {
     fn whoever_gave_an_interface_its_addresses_is_found_with_his_file() {
         let root = tempfile::tempdir().unwrap();
         let link = "/usr/lib/systemd/network/99-default.link";
+        let lan = "/etc/NetworkManager/system-connections/lan.nmconnection";
         let udev = format!("I:1\nE:ID_PATH=pci-0000:03:00.0\nE:ID_NET_LINK_FILE={link}\n");
         write(
             root.path(),
@@ -226,6 +252,23 @@ mod tests {
                 (
                     "run/NetworkManager/devices/2",
                     "[device]\nmanaged=true\nconnection-uuid=0f2c\n",
+                ),
+                (
+                    &lan[1..],
+                    "[connection]\nuuid=0F2C\ntype=ethernet\ninterface-name=nm0\n",
+                ),
+                (
+                    "etc/NetworkManager/system-connections/lan.nmconnection~",
+                    "[connection]\nuuid=0f2c\ntype=ethernet\ninterface-name=nm0\n",
+                ),
+                ("sys/class/net/seen0/ifindex", "6\n"),
+                (
+                    "run/NetworkManager/devices/6",
+                    "[device]\nmanaged=true\nconnection-uuid=aa\n",
+                ),
+                (
+                    "run/NetworkManager/system-connections/seen0.nmconnection",
+                    "[connection]\nuuid=aa\n[.nmmeta]\nexternal=true\n",
                 ),
                 ("sys/class/net/nd0/ifindex", "3\n"),
                 ("run/NetworkManager/devices/3", "[device]\nmanaged=false\n"),
@@ -252,10 +295,18 @@ mod tests {
                 ),
             ],
         );
-        let nics = owners(root.path(), &["nm0", "nd0", "if0", "none0", "gone0"]).nics;
+        let all = ["nm0", "nd0", "if0", "none0", "gone0", "seen0"];
+        let owners = owners(root.path(), &all);
+        assert!(owners.has_profiles());
+        let nics = owners.nics;
         let by = |nic: &str| nics[nic].by.clone();
         let profile = "0f2c".to_owned();
-        assert_eq!(by("nm0"), SetUp::NetworkManager { profile });
+        let keyfile = Ok(Keyfile {
+            path: lan.to_owned(),
+            ethernet: "[ethernet]".to_owned(),
+        });
+        assert_eq!(by("nm0"), SetUp::NetworkManager { profile, keyfile });
+        assert_eq!(by("seen0"), SetUp::Udev);
         let file = "/etc/systemd/network/a.network".to_owned();
         assert_eq!(by("nd0"), SetUp::Networkd { file });
         let file = "/etc/network/interfaces.d/lan".to_owned();

@@ -2,13 +2,37 @@
 
 use std::collections::BTreeMap;
 
+use super::keyfile::Keyfile;
+use super::network_manager::Version;
+
 /// Who sets what, as it was found.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owners {
     /// Of interfaces, by their names.
     pub nics: BTreeMap<String, NicOwner>,
     /// Of settings of the kernel, by their names in sysctl: those that somebody sets.
     pub settings: BTreeMap<String, SettingOwner>,
+    /// The version of NetworkManager that runs, or why it is not known. What it has no word for it passes over in silence.
+    pub network_manager: Result<Version, String>,
+}
+
+impl Default for Owners {
+    fn default() -> Self {
+        Self {
+            nics: BTreeMap::new(),
+            settings: BTreeMap::new(),
+            network_manager: Err("NetworkManager was not asked".to_owned()),
+        }
+    }
+}
+
+impl Owners {
+    /// Whether NetworkManager sets one of these interfaces up.
+    #[must_use]
+    pub fn has_profiles(&self) -> bool {
+        let is_its = |nic: &NicOwner| matches!(nic.by, SetUp::NetworkManager { .. });
+        self.nics.values().any(is_its)
+    }
 }
 
 /// Who sets an interface up.
@@ -27,6 +51,8 @@ pub enum SetUp {
     NetworkManager {
         /// Its UUID.
         profile: String,
+        /// The file that has it, or why that is not written.
+        keyfile: Result<Keyfile, String>,
     },
     /// systemd-networkd, by this file.
     Networkd {

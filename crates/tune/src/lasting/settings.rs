@@ -22,10 +22,7 @@ pub(super) fn told(settings: &BTreeMap<String, String>, owners: &Owners) -> Vec<
                 let (path, part) = (path.clone(), None);
                 let lines = vec![line];
                 let how = How::Lines { path, part, lines };
-                told.push(Lasting {
-                    by: "sysctl.d".into(),
-                    how,
-                });
+                told.push(Lasting::by("sysctl.d", how));
             }
             _ => own.push(line),
         }
@@ -60,10 +57,7 @@ fn in_ours(lines: Vec<String>, owners: &Owners) -> Lasting {
     } else {
         How::File { path, lines }
     };
-    Lasting {
-        by: "sysctl.d".into(),
-        how,
-    }
+    Lasting::by("sysctl.d", how)
 }
 
 /// Names count, not folders.
@@ -83,23 +77,14 @@ fn tuned(profile: &str, lines: Vec<String>) -> Vec<Lasting> {
     let path = format!("/etc/tuned/{ours}/tuned.conf");
     if ours == profile {
         let part = Some("[sysctl]".to_owned());
-        return vec![Lasting {
-            by: by.into(),
-            how: How::Lines { path, part, lines },
-        }];
+        return vec![Lasting::by(by, How::Lines { path, part, lines })];
     }
     let head = ["[main]".to_owned(), format!("include={profile}")];
     let body = [String::new(), "[sysctl]".to_owned()];
     let lines = head.into_iter().chain(body).chain(lines).collect();
     let command = format!("tuned-adm profile {}", crate::change::quoted(&ours));
     vec![
-        Lasting {
-            by: by.into(),
-            how: How::File { path, lines },
-        },
-        Lasting {
-            by: by.into(),
-            how: How::Commands(vec![command]),
-        },
+        Lasting::by(by, How::File { path, lines }),
+        Lasting::by(by, How::Commands(vec![command])),
     ]
 }

@@ -1,3 +1,4 @@
+mod profiles;
 mod rewrites;
 
 use super::*;
@@ -121,24 +122,6 @@ fn what_tuned_sets_is_set_by_a_profile_that_includes_the_active_one() {
 }
 
 #[test]
-fn network_manager_is_told_all_of_an_interface_in_one_command() {
-    let mut owners = Owners::default();
-    let by = SetUp::NetworkManager {
-        profile: "0f2c".into(),
-    };
-    owners.nics.insert("ens1".into(), owner(by, DEFAULT));
-    let steps = [
-        nic("ens1", NicSetting::Mtu, "1500"),
-        nic("ens1", NicSetting::Feature("rx-gro".into()), "on"),
-        nic("ens1", NicSetting::AdaptiveReceive, "on"),
-        nic("ens1", NicSetting::Negotiation, "on"),
-    ];
-    let expected = "nmcli connection modify uuid 0f2c 802-3-ethernet.mtu 1500 ethtool.feature-gro on \
-        ethtool.coalesce-adaptive-rx 1 802-3-ethernet.auto-negotiate yes 802-3-ethernet.speed 0 802-3-ethernet.duplex ''";
-    assert_eq!(told(&steps, &owners), [How::Commands(strings(&[expected]))]);
-}
-
-#[test]
 fn hardware_that_udev_sets_up_gets_a_file_of_its_own_or_lines_in_somebodys() {
     let mut owners = Owners::default();
     owners
@@ -254,23 +237,16 @@ fn what_nobody_keeps_is_named_with_the_reason() {
 }
 
 #[test]
-fn pause_frames_have_words_in_a_link_and_in_a_profile() {
+fn pause_frames_have_words_in_a_link() {
     let (what, to) = (NicSetting::Pause, "rx off tx on");
     let lines = link::lines(&what, "", to).unwrap();
     assert_eq!(lines, ["RxFlowControl=no", "TxFlowControl=yes"]);
-    let properties = network_manager::properties(&what, to).unwrap();
-    assert_eq!(properties, ["ethtool.pause-rx off", "ethtool.pause-tx on"]);
     let forced = "autoneg off rx off tx off";
     let lines = link::lines(&what, "", forced).unwrap();
     assert_eq!(lines[0], "AutoNegotiationFlowControl=no");
-    let properties = network_manager::properties(&what, forced).unwrap();
-    assert_eq!(properties[0], "ethtool.pause-autoneg off");
     let agreed = "autoneg on rx off tx off";
     assert_eq!(link::lines(&what, "", agreed).unwrap().len(), 3);
-    assert!(network_manager::properties(&what, agreed).is_err());
-    assert!(
-        link::lines(&what, "", "off").is_err() && network_manager::properties(&what, "").is_err()
-    );
+    assert!(link::lines(&what, "", "off").is_err());
 }
 
 #[test]
