@@ -49,7 +49,10 @@ impl Hands for ThisHost<'_> {
         }
         // Whoever dies before this goes back, and comes here again.
         let loaded = network_manager::load(&file.path).await;
-        loaded.map_err(|error| with_sources(&error))
+        loaded.map_err(|error| {
+            let (path, error) = (&file.path, with_sources(&error));
+            format!("the file is there, but {error}; `nmcli connection load '{path}'` has it read")
+        })
     }
 
     async fn tidy(&self, path: &str) -> Result<(), String> {
