@@ -98,7 +98,7 @@ async fn within<T>(
 /// A bus on which NetworkManager is.
 async fn bus() -> Result<Connection, NetworkManagerError> {
     let bus = match Connection::system().await {
-        Err(zbus::Error::InputOutput(error)) if error.kind() == io::ErrorKind::NotFound => {
+        Err(zbus::Error::Connection(error, _)) if error.kind() == io::ErrorKind::NotFound => {
             return Err(NetworkManagerError::Absent);
         }
         bus => bus?,
