@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use drover_tune::lasting::keyfile::{self, Found};
-use drover_tune::lasting::{LinkFile, NicOwner, Owners, SetUp, SettingOwner, sysctl_name};
+use drover_tune::lasting::{
+    ACTIVE_PROFILE, LinkFile, NicOwner, Owners, SetUp, SettingOwner, Tuned, sysctl_name,
+};
 
 use crate::files;
 use crate::limits::PROFILES;
@@ -36,6 +38,7 @@ pub fn owners(root: &Path, nics: &[&str]) -> Owners {
     Owners {
         nics: nics.iter().filter_map(of).collect(),
         settings: host.settings(),
+        tuned: host.tuned(),
         ..Owners::default()
     }
 }
@@ -173,12 +176,39 @@ impl Files<'_> {
         found
     }
 
+    fn tuned(&self) -> Tuned {
+        let active = self.text(ACTIVE_PROFILE).unwrap_or_default();
+        let mode = self.text("etc/tuned/profile_mode").unwrap_or_default();
+        let dirs = self.value("etc/tuned/tuned-main.conf", "profile_dirs");
+        let is_there = |path: &str| self.root.join(path).exists();
+        let chosen_elsewhere = if mode.trim() == "auto" {
+            Some("tuned chooses its profile by itself: /etc/tuned/profile_mode is auto")
+        } else if is_there("etc/tuned/ppd_base_profile") {
+            Some("tuned-ppd chooses the profile of tuned: it has /etc/tuned/ppd_base_profile")
+        } else if dirs.is_some() {
+            Some("tuned looks for profiles where profile_dirs of /etc/tuned/tuned-main.conf says")
+        } else {
+            None
+        };
+        // Since 2.24 it looks nowhere else.
+        let is_newer = is_there("usr/lib/tuned/profiles");
+        Tuned {
+            active: active.split_whitespace().map(str::to_owned).collect(),
+            folder: if is_newer {
+                "/etc/tuned/profiles"
+            } else {
+                "/etc/tuned"
+            }
+            .to_owned(),
+            chosen_elsewhere: chosen_elsewhere.map(str::to_owned),
+        }
+    }
+
     fn tuned_profile(&self) -> Option<String> {
-        let active = self.text("etc/tuned/active_profile")?;
         // Several are merged, and the last one has the say.
-        let last = active.split_whitespace().last()?;
+        let last = self.tuned().active.pop()?;
         let is_name = !last.contains('/') && !last.starts_with('.');
-        is_name.then(|| last.to_owned())
+        is_name.then_some(last)
     }
 
     /// What the active profile sets, and those that it includes.
@@ -360,6 +390,32 @@ mod tests {
         assert_eq!(settings["kernel.x"], tuned);
         assert_eq!(settings.len(), 4);
         // Unless tuned is told to leave its own.
+        let found = owners(root.path(), &[]).tuned;
+        let expected = Tuned {
+            active: vec!["mine".into()],
+            folder: "/etc/tuned".into(),
+            chosen_elsewhere: None,
+        };
+        assert_eq!(found, expected);
+        for (path, text, why) in [
+            (
+                "etc/tuned/tuned-main.conf",
+                "profile_dirs = /a\n",
+                "profile_dirs",
+            ),
+            ("etc/tuned/ppd_base_profile", "balanced\n", "tuned-ppd"),
+            ("etc/tuned/profile_mode", "auto\n", "by itself"),
+            ("usr/lib/tuned/profiles/mine/tuned.conf", "", "by itself"),
+        ] {
+            write(root.path(), &[(path, text)]);
+            let said = owners(root.path(), &[]).tuned.chosen_elsewhere;
+            assert!(
+                said.as_ref().is_some_and(|said| said.contains(why)),
+                "{said:?}"
+            );
+        }
+        let found = owners(root.path(), &[]).tuned;
+        assert_eq!(found.folder, "/etc/tuned/profiles");
         let told = ("etc/tuned/tuned-main.conf", "# x\nreapply_sysctl = 0\n");
         write(root.path(), &[told]);
         let settings = owners(root.path(), &[]).settings;

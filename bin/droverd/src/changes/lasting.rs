@@ -161,7 +161,9 @@ pub fn not_kept(all: &[NotKept]) -> Vec<ChangeNotKept> {
 
 fn shown(what: &Lasting, by_hand: Option<String>) -> ChangeLastingView {
     let (how, file, part, lines) = match &what.how {
-        How::File { path, lines } => (ChangeLastingHow::File, Some(path), None, lines),
+        How::File { path, lines } | How::Whole { path, lines } => {
+            (ChangeLastingHow::File, Some(path), None, lines)
+        }
         How::Lines { path, part, lines } => {
             (ChangeLastingHow::Lines, Some(path), part.clone(), lines)
         }

@@ -22,9 +22,9 @@ use serde::{Deserialize, Serialize};
 
 pub use self::edit::edited;
 pub use self::network_manager::{BY as NETWORK_MANAGER, Version};
-pub use self::owners::{LinkFile, NicOwner, Owners, SetUp, SettingOwner};
+pub use self::owners::{LinkFile, NicOwner, Owners, SetUp, SettingOwner, Tuned};
 pub use self::rewrite::{ByHand, End, Place, Rewrite, rewrites};
-pub use self::settings::sysctl_name;
+pub use self::settings::{ACTIVE_PROFILE, sysctl_name};
 use crate::change::{NicSetting, Step};
 
 /// What is to be done, where, that settings last.
@@ -61,6 +61,13 @@ pub enum How {
         /// Its path, from the root.
         path: String,
         /// What is in it.
+        lines: Vec<String>,
+    },
+    /// A file is to have these lines in place of all that is in it.
+    Whole {
+        /// Its path.
+        path: String,
+        /// What is in it then.
         lines: Vec<String>,
     },
     /// A file of somebody's is to have these lines.

@@ -14,6 +14,8 @@ pub struct Owners {
     pub settings: BTreeMap<String, SettingOwner>,
     /// The version of NetworkManager that runs, or why it is not known. What it has no word for it passes over in silence.
     pub network_manager: Result<Version, String>,
+    /// What tuned starts with.
+    pub tuned: Tuned,
 }
 
 impl Default for Owners {
@@ -22,6 +24,7 @@ impl Default for Owners {
             nics: BTreeMap::new(),
             settings: BTreeMap::new(),
             network_manager: Err("NetworkManager was not asked".to_owned()),
+            tuned: Tuned::default(),
         }
     }
 }
@@ -92,4 +95,15 @@ pub enum SettingOwner {
         /// The profile that is active.
         profile: String,
     },
+}
+
+/// What tuned starts with. Source: `tuned/consts.py` and `tuned/daemon/daemon.py` (`_get_startup_profile`).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tuned {
+    /// The profiles that are active, the last one with the say.
+    pub active: Vec<String>,
+    /// Where those of people are looked for, from the root.
+    pub folder: String,
+    /// Why a host would not come up with others that its file names, if it would not.
+    pub chosen_elsewhere: Option<String>,
 }

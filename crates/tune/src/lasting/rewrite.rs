@@ -138,7 +138,8 @@ fn take(
     what: &Lasting,
     look: impl Fn(&str) -> Result<Place, String>,
 ) -> Result<(), String> {
-    let (How::File { path, .. } | How::Lines { path, .. }) = &what.how else {
+    let (How::File { path, .. } | How::Whole { path, .. } | How::Lines { path, .. }) = &what.how
+    else {
         let why = what.because.clone();
         return Err(why.unwrap_or_else(|| "no commands are run".to_owned()));
     };

@@ -88,7 +88,7 @@ fn lines_of_earlier_plans_stay() {
 }
 
 #[test]
-fn what_tuned_sets_is_set_by_a_profile_that_includes_the_active_one() {
+fn what_tuned_sets_is_set_by_a_profile_that_includes_the_active_one_and_tuned_starts_with() {
     let tuned = |profile: &str| SettingOwner::Tuned {
         profile: profile.into(),
     };
@@ -96,20 +96,32 @@ fn what_tuned_sets_is_set_by_a_profile_that_includes_the_active_one() {
     let steps = [setting(name, "4096 16384 16777216")];
     let mut owners = Owners::default();
     owners.settings.insert(name.into(), tuned("virtual-host"));
-    let expected = [
-        How::File {
-            path: "/etc/tuned/virtual-host-drover/tuned.conf".into(),
-            lines: strings(&[
-                "[main]",
-                "include=virtual-host",
-                "",
-                "[sysctl]",
-                "net.ipv4.tcp_wmem=4096 16384 16777216",
-            ]),
-        },
-        How::Commands(strings(&["tuned-adm profile virtual-host-drover"])),
-    ];
-    assert_eq!(told(&steps, &owners), expected);
+    owners.tuned = Tuned {
+        active: strings(&["powersave", "virtual-host"]),
+        folder: "/etc/tuned".into(),
+        chosen_elsewhere: None,
+    };
+    let made = How::File {
+        path: "/etc/tuned/virtual-host-drover/tuned.conf".into(),
+        lines: strings(&[
+            "[main]",
+            "include=virtual-host",
+            "",
+            "[sysctl]",
+            "net.ipv4.tcp_wmem=4096 16384 16777216",
+        ]),
+    };
+    let switched = How::Whole {
+        path: "/etc/tuned/active_profile".into(),
+        lines: strings(&["powersave virtual-host-drover"]),
+    };
+    assert_eq!(told(&steps, &owners), [made.clone(), switched.clone()]);
+    let text = edited(Some("powersave virtual-host"), &switched).unwrap();
+    assert_eq!(text, "powersave virtual-host-drover\n");
+    owners.tuned.chosen_elsewhere = Some("it does".into());
+    let command = "tuned-adm profile powersave virtual-host-drover";
+    let by_hand = How::Commands(strings(&[command]));
+    assert_eq!(told(&steps, &owners), [made, by_hand]);
     owners
         .settings
         .insert(name.into(), tuned("virtual-host-drover"));
