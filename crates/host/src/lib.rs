@@ -28,6 +28,7 @@ pub mod limits;
 mod lldp;
 mod memory;
 mod netlink;
+pub mod network_manager;
 mod owners;
 mod placement;
 mod ports;

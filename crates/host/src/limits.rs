@@ -64,3 +64,7 @@ pub const ATTRIBUTE: usize = 64 * 1024;
 
 /// Messages in which a team tells its options: one of 4 KiB holds those of some 10 members, and a team of 64 is more than any host has.
 pub const TEAM_PARTS: usize = 16;
+
+/// How long NetworkManager may take to tell its version, or to read a profile again. It takes some 20 ms; one that starts on a loaded host
+/// answers a second later.
+pub const NETWORK_MANAGER: Duration = Duration::from_secs(5);

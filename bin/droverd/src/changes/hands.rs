@@ -4,8 +4,9 @@ use std::path::Path;
 
 use drover_change::{Hands, Performed};
 use drover_host::change::{ChangeError, carries, current, perform};
+use drover_host::network_manager;
 use drover_tune::Step;
-use drover_tune::lasting::{End, Place, Rewrite};
+use drover_tune::lasting::{End, NETWORK_MANAGER, Place, Rewrite};
 use drover_types::with_sources;
 
 /// This host's own files and kernel.
@@ -42,7 +43,16 @@ impl Hands for ThisHost<'_> {
 
     async fn put(&self, file: &Rewrite, to: End) -> Result<(), String> {
         let done = drover_host::put(self.root, file, to);
-        done.map_err(|error| with_sources(&error))
+        done.map_err(|error| with_sources(&error))?;
+        if file.by != NETWORK_MANAGER {
+            return Ok(());
+        }
+        // Whoever dies before this goes back, and comes here again.
+        let loaded = network_manager::load(&file.path).await;
+        loaded.map_err(|error| {
+            let (path, error) = (&file.path, with_sources(&error));
+            format!("the file is there, but {error}; `nmcli connection load '{path}'` has it read")
+        })
     }
 
     async fn tidy(&self, path: &str) -> Result<(), String> {

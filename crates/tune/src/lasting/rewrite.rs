@@ -138,8 +138,10 @@ fn take(
     what: &Lasting,
     look: impl Fn(&str) -> Result<Place, String>,
 ) -> Result<(), String> {
-    let (How::File { path, .. } | How::Lines { path, .. }) = &what.how else {
-        return Err("no commands are run".to_owned());
+    let (How::File { path, .. } | How::Whole { path, .. } | How::Lines { path, .. }) = &what.how
+    else {
+        let why = what.because.clone();
+        return Err(why.unwrap_or_else(|| "no commands are run".to_owned()));
     };
     check_folder(path)?;
     if let Some(one) = all.iter_mut().find(|one| one.path == *path) {

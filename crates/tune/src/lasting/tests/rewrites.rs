@@ -20,8 +20,7 @@ fn file(path: &str, lines: &[&str]) -> How {
 }
 
 fn by(how: How) -> Lasting {
-    let by = "somebody".into();
-    Lasting { by, how }
+    Lasting::by("somebody", how)
 }
 
 fn becomes(before: &str, how: &How, after: &str) {
