@@ -381,13 +381,13 @@ async fn pause_frames_are_taken_back_once_ends_may_agree_on_them_and_not_where_t
     let world = pause_turned_off(on, off, on).await;
     // What the ends have agreed on while the link comes up.
     let fate = Fate {
-        becomes: Some(("nic7".into(), off.into())),
+        becomes_back: Some(("nic7".into(), off.into())),
         ..Fate::default()
     };
     assert_eq!(world.undo(fate).await, Some(Ok(Outcome::Undone)));
     let world = pause_turned_off(on, off, on).await;
     let fate = Fate {
-        refuses: Some("nic7".into()),
+        refuses_back: Some("nic7".into()),
         ..Fate::default()
     };
     let outcome = world.undo(fate).await.unwrap().unwrap();

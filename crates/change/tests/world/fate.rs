@@ -19,10 +19,14 @@ pub struct Fate {
     pub narrow_for: Option<Duration>,
     /// While this file has this value, nobody tells how large packets cross.
     pub unmeasured: Option<(String, String)>,
-    /// What becomes of a file whatever is written.
+    /// What becomes of a file whatever is written on the way forward.
     pub becomes: Option<(String, String)>,
-    /// A file of which it is said that it cannot be written.
+    /// The same on the way back.
+    pub becomes_back: Option<(String, String)>,
+    /// A file of which it is said on the way forward that it cannot be written.
     pub refuses: Option<String>,
+    /// The same on the way back.
+    pub refuses_back: Option<String>,
     /// A file that is the kernel's own to write.
     pub passes_by: Option<String>,
     /// While this file has this value, no interface has a carrier.

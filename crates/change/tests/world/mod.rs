@@ -424,9 +424,13 @@ impl Hands for Host<'_> {
             if let Some(silent) = silent {
                 self.world.silent_until.set(Some(Instant::now() + silent));
             }
-            let refuses = forward && fate.refuses.as_deref() == Some(path);
-            match &fate.becomes {
-                Some((one, value)) if one == path && forward => self.world.set(path, value),
+            let (becomes, refuses) = match forward {
+                true => (&fate.becomes, &fate.refuses),
+                false => (&fate.becomes_back, &fate.refuses_back),
+            };
+            let refuses = refuses.as_deref() == Some(path);
+            match becomes {
+                Some((one, value)) if one == path => self.world.set(path, value),
                 _ if refuses => {}
                 _ => self.world.set(path, to),
             }
