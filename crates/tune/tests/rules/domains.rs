@@ -281,11 +281,49 @@ fn each_rule_about_guests_finds_the_one_thing_in_a_domain_that_it_is_for() {
             ]
         )
     );
-    let locked = found(&[], |host| {
-        let rdma = adapter("ens1f0", "10.0.0.1/24").rdma;
-        nic(host, "ens1f0").rdma = rdma;
-    });
-    assert_eq!(locked, notice("guest-locked", &[]));
+    assert_eq!(found(&[LIMITED], with_rdma), notice("guest-locked", &[]));
+}
+
+fn with_rdma(host: &mut Host) {
+    let rdma = adapter("ens1f0", "10.0.0.1/24").rdma;
+    nic(host, "ens1f0").rdma = rdma;
+}
+
+/// Less than its memory, and more.
+const LIMITED: (&str, &str) = (
+    "</domain>",
+    "<memtune><hard_limit unit='GiB'>4</hard_limit></memtune></domain>",
+);
+const AMPLE: (&str, &str) = (
+    "</domain>",
+    "<memtune><hard_limit unit='GiB'>9</hard_limit></memtune></domain>",
+);
+
+#[test]
+fn what_a_domain_may_lock_is_found_by_its_limit_alone_and_the_hand_ends_no_running_one() {
+    let of = |other: &Other, spoil: fn(&mut Guest)| {
+        let mut host = host_with(running(&xml(other)));
+        with_rdma(&mut host);
+        spoil(guest(&mut host));
+        let found = guest_findings(&[host]).into_iter();
+        let mut found = found.filter(|one| one.rule == "guest-locked");
+        found
+            .next()
+            .map(|one| (one.found.read, one.found.by_hand.unwrap()))
+    };
+    // libvirt advises against a limit, and none is needed but by RDMA of libvirt's own.
+    assert_eq!(of(&[], |_| {}), None);
+    assert_eq!(of(&[AMPLE], |_| {}), None);
+    let (read, by_hand) = of(&[LIMITED], |_| {}).unwrap();
+    assert_eq!(read, "4 GiB of 8 GiB may be locked");
+    let begin = "virsh memtune web --config --hard-limit SIZEKiB, if others";
+    assert!(by_hand.starts_with(begin), "{by_hand}");
+    assert!(by_hand.contains("libvirt advises to set none"), "{by_hand}");
+    let (_, transient) = of(&[LIMITED], |guest| domain(guest).persistent = false).unwrap();
+    assert!(
+        transient.starts_with("libvirt has no definition"),
+        "{transient}"
+    );
 }
 
 #[test]

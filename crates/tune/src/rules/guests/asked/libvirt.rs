@@ -14,6 +14,9 @@ use crate::finding::{Because, Line};
 /// What libvirt takes where huge pages are asked for and no size is named, on most hosts.
 const USUAL_HUGE: u64 = 2 << 20;
 
+/// Of one that is gone when it ends.
+const NO_DEFINITION: &str = "libvirt has no definition of it";
+
 /// Pages of this size are as all others, also where they are called huge.
 const SMALL: u64 = 4 << 10;
 
@@ -308,17 +311,30 @@ pub fn with_model(
     changed(next, &new)
 }
 
-/// libvirt lets RDMA lock as much as the domain may have at most, and moves none by it without that (`qemu_migration.c`).
+/// libvirt lets RDMA lock as much as the domain may have at most, and moves none by it without such a limit (`qemu_migration.c`): who
+/// wants that is told by libvirt, which advises against a limit.
 pub fn lock(guest: &Guest, domain: &Domain) -> Result<Option<Lock>, Because> {
     let tune = made(guest, domain)?.part("memtune");
     let limit = tune.and_then(|tune| tune.part("hard_limit"));
     let limit = limit.and_then(|limit| Some((limit.text.as_deref()?, limit.get("unit"))));
-    let limit = limit.map(|(number, unit)| size(number, unit).map_err(Because));
-    Ok(Some(Lock {
-        most: Some(Bytes(limit.transpose()?.unwrap_or_default())),
-        by_hand: format!(
-            "{} --hard-limit SIZE, which is more than all that its QEMU takes: beyond that it is ended, and without it libvirt moves no domain by RDMA",
+    let Some((number, unit)) = limit else {
+        return Ok(None);
+    };
+    // A limit of the running one may end it at once.
+    let by_hand = match domain.persistent {
+        true => format!(
+            "{} --config --hard-limit SIZEKiB, if others move it by RDMA",
             virsh(domain, "memtune", &guest.name)
+        ),
+        false => {
+            NO_DEFINITION.to_owned()
+                + ": have what makes it set another <hard_limit>, if others move it by RDMA"
+        }
+    };
+    Ok(Some(Lock {
+        most: Some(Bytes(size(number, unit).map_err(Because)?)),
+        by_hand: format!(
+            "{by_hand}: more than all that its QEMU takes, as beyond that it is ended. libvirt advises to set none, and moves no domain by RDMA without"
         ),
     }))
 }
@@ -338,7 +354,7 @@ pub fn in_definition(guest: &Guest, domain: &Domain, place: &str, lines: &[Line]
     };
     match (domain.persistent, lines.is_empty()) {
         (false, _) => {
-            format!("libvirt has no definition of it: have what makes it say as below{place}")
+            format!("{NO_DEFINITION}: have what makes it say as below{place}")
         }
         (true, true) => {
             format!("{edit}{place}; where that is so in its definition already, start it anew")

@@ -162,7 +162,7 @@ pub fn cpu<'g>(guest: &'g Guest, here: &Offers) -> Result<Option<Cpu<'g>>, Becau
     }
 }
 
-/// What of its memory may be locked; none where that shows only while it runs.
+/// What of its memory may be locked; none where that shows only while it runs, or libvirt lets nobody lock it.
 ///
 /// # Errors
 /// It is not known.
