@@ -3,22 +3,22 @@
 //! What a domain has while it runs is read of how it is made now; the lines are those of how it is made when it is started next, which is
 //! what `virsh edit` shows. Source: libvirt's `docs/formatdomain.rst`, and what QEMU is given for it `src/qemu/qemu_command.c`.
 
+mod cpu;
+mod memory;
+
 use drover_types::Bytes;
 
-use super::{Backend, Carrier, Cpu, CpuWritten, Lock, MemoryWritten, Net, NetWritten};
+pub use cpu::{cpu, with_model};
+pub use memory::{backends, with_huge_pages, with_threads};
+
+use super::{Carrier, Lock, Net, NetWritten};
 use crate::change::quoted;
 use crate::domain::{changed, is_accelerated, size};
 use crate::facts::{Card, Domain, Element, Guest};
 use crate::finding::{Because, Line};
 
-/// What libvirt takes where huge pages are asked for and no size is named, on most hosts.
-const USUAL_HUGE: u64 = 2 << 20;
-
 /// Of one that is gone when it ends.
 const NO_DEFINITION: &str = "libvirt has no definition of it";
-
-/// Pages of this size are as all others, also where they are called huge.
-const SMALL: u64 = 4 << 10;
 
 /// What is given to QEMU beside, which libvirt knows nothing of.
 fn beside(domain: &Element) -> impl Iterator<Item = &str> {
@@ -162,153 +162,6 @@ pub fn with_vhost(next: Option<&Element>) -> Vec<Line> {
 
 pub fn telling(next: Option<&Element>, mtu: &str) -> Vec<Line> {
     with(next, "mtu", |part| part.with("size", mtu))
-}
-
-/// All of its memory is of one kind, unless pages are told for parts of it.
-pub fn backends<'g>(guest: &Guest, domain: &'g Domain) -> Result<Vec<Backend<'g>>, Because> {
-    let next = domain.next.get()?.part("memoryBacking");
-    let made = made(guest, domain)?;
-    let is_memory = |arg: &str| arg == "-mem-path" || arg.starts_with("memory-backend-");
-    if beside(made).any(is_memory) {
-        return Err("its memory is in QEMU's arguments that libvirt knows nothing of".into());
-    }
-    let backing = made.part("memoryBacking");
-    let hugepages = backing.and_then(|backing| backing.part("hugepages"));
-    let huge = hugepages.map(page).transpose()?;
-    let huge = huge.filter(|size| *size > SMALL);
-    let said = |name: &str, attribute: &str| backing?.at(name, attribute);
-    let (source, access) = (said("source", "type"), said("access", "mode"));
-    let is_memfd = source == Some("memfd");
-    // With an access that is said it becomes a file as well (`qemuBuildMemoryBackendProps`).
-    let is_file = source == Some("file") || access.is_some();
-    let threads = said("allocation", "threads").and_then(|threads| threads.parse().ok());
-    Ok(vec![Backend {
-        bytes: guest.memory.0,
-        huge,
-        shared: match access {
-            Some(mode) => mode == "shared",
-            None => is_memfd,
-        },
-        in_file: huge.is_none() && !is_memfd && is_file,
-        filled: huge.is_some() || said("allocation", "mode") == Some("immediate"),
-        threads,
-        written: MemoryWritten::Libvirt(next),
-    }])
-}
-
-/// The size of its huge pages.
-fn page(hugepages: &Element) -> Result<u64, Because> {
-    let mut pages = hugepages.all("page");
-    match (pages.next(), pages.next()) {
-        (None, _) => Ok(USUAL_HUGE),
-        (Some(page), None) if page.get("nodeset").is_none_or(|nodes| nodes == "0") => {
-            let number = page.get("size").unwrap_or_default();
-            size(number, page.get("unit")).map_err(Because)
-        }
-        _ => Err("parts of its memory have pages of their own".into()),
-    }
-}
-
-pub fn with_threads(next: Option<&Element>, threads: &str) -> Vec<Line> {
-    with_backing(next, "allocation", |part| {
-        part.with("mode", "immediate").with("threads", threads)
-    })
-}
-
-pub fn with_huge_pages(next: Option<&Element>) -> Vec<Line> {
-    let page = Element::named("page")
-        .with("size", "2048")
-        .with("unit", "KiB");
-    with_backing(next, "hugepages", |part| part.with_part(page.clone()))
-}
-
-fn with_backing(
-    next: Option<&Element>,
-    part: &str,
-    change: impl Fn(&Element) -> Element,
-) -> Vec<Line> {
-    let named = Element::named("memoryBacking");
-    let old = next.unwrap_or(&named);
-    let new = change(old.part(part).unwrap_or(&Element::named(part)));
-    changed(next, &old.with_part(new))
-}
-
-/// What it has while it runs, where libvirt names all that belongs to it.
-pub fn cpu<'g>(guest: &Guest, domain: &'g Domain) -> Result<Option<Cpu<'g>>, Because> {
-    let next = domain.next.get()?.part("cpu");
-    let made = made(guest, domain)?;
-    if beside(made).any(|arg| arg == "-cpu") {
-        return Err("its processor is in QEMU's arguments that libvirt knows nothing of".into());
-    }
-    let Some(cpu) = made.part("cpu") else {
-        return Ok(None);
-    };
-    let emulated = !is_accelerated(made).map_err(Because)?;
-    let model = match cpu.get("mode") {
-        Some("host-passthrough") => "host",
-        Some("maximum") => "max",
-        Some("host-model") => {
-            return Err("it is given its host's processor as libvirt knows it (host-model) when it is started".into());
-        }
-        // One that has no model asks for nothing but its topology.
-        _ => match cpu.part("model").and_then(|model| model.text.as_deref()) {
-            Some(model) => model,
-            None => return Ok(None),
-        },
-    };
-    Ok(Some(Cpu {
-        model: model.to_owned(),
-        words: cpu.all("feature").filter_map(word).collect(),
-        emulated,
-        written: CpuWritten::Libvirt(next),
-    }))
-}
-
-/// A feature as `-cpu` has it.
-fn word(feature: &Element) -> Option<String> {
-    let name = qemus(feature.get("name")?);
-    match feature.get("policy").unwrap_or("require") {
-        "force" | "require" => Some(format!("+{name}")),
-        "disable" | "forbid" => Some(format!("-{name}")),
-        // It has it where its host does.
-        _ => None,
-    }
-}
-
-/// QEMU's name of a feature (`virQEMUCapsCPUFeaturesX86` in libvirt's `qemu_capabilities.c`).
-fn qemus(name: &str) -> String {
-    match name {
-        "pclmuldq" => "pclmulqdq".to_owned(),
-        _ => name.replace('_', "-"),
-    }
-}
-
-/// Whatever belongs to the old model goes with it.
-pub fn with_model(
-    next: Option<&Element>,
-    model: &str,
-    may_stay: impl Fn(&str) -> bool,
-) -> Vec<Line> {
-    let named = Element {
-        text: Some(model.to_owned()),
-        ..Element::named("model").with("fallback", "forbid")
-    };
-    let stays = |part: &&Element| match part.name.as_str() {
-        "model" | "vendor" => false,
-        "feature" => word(part).is_none_or(|word| may_stay(&word)),
-        _ => true,
-    };
-    let old = next.into_iter().flat_map(|cpu| &cpu.parts);
-    let new = Element {
-        parts: [named]
-            .into_iter()
-            .chain(old.filter(stays).cloned())
-            .collect(),
-        ..Element::named("cpu")
-            .with("mode", "custom")
-            .with("match", "exact")
-    };
-    changed(next, &new)
 }
 
 /// libvirt lets RDMA lock as much as the domain may have at most, and moves none by it without such a limit (`qemu_migration.c`): who

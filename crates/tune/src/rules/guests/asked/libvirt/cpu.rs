@@ -1,0 +1,85 @@
+//! A domain's `<cpu>`.
+
+use super::super::{Cpu, CpuWritten};
+use super::{beside, made};
+use crate::domain::{changed, is_accelerated};
+use crate::facts::{Domain, Element, Guest};
+use crate::finding::{Because, Line};
+
+/// What it has while it runs, where libvirt names all that belongs to it.
+pub fn cpu<'g>(guest: &Guest, domain: &'g Domain) -> Result<Option<Cpu<'g>>, Because> {
+    let next = domain.next.get()?.part("cpu");
+    let made = made(guest, domain)?;
+    if beside(made).any(|arg| arg == "-cpu") {
+        return Err("its processor is in QEMU's arguments that libvirt knows nothing of".into());
+    }
+    let Some(cpu) = made.part("cpu") else {
+        return Ok(None);
+    };
+    let emulated = !is_accelerated(made).map_err(Because)?;
+    let model = match cpu.get("mode") {
+        Some("host-passthrough") => "host",
+        Some("maximum") => "max",
+        Some("host-model") => {
+            return Err("it is given its host's processor as libvirt knows it (host-model) when it is started".into());
+        }
+        // One that has no model asks for nothing but its topology.
+        _ => match cpu.part("model").and_then(|model| model.text.as_deref()) {
+            Some(model) => model,
+            None => return Ok(None),
+        },
+    };
+    Ok(Some(Cpu {
+        model: model.to_owned(),
+        words: cpu.all("feature").filter_map(word).collect(),
+        emulated,
+        written: CpuWritten::Libvirt(next),
+    }))
+}
+
+/// A feature as `-cpu` has it.
+fn word(feature: &Element) -> Option<String> {
+    let name = qemus(feature.get("name")?);
+    match feature.get("policy").unwrap_or("require") {
+        "force" | "require" => Some(format!("+{name}")),
+        "disable" | "forbid" => Some(format!("-{name}")),
+        // It has it where its host does.
+        _ => None,
+    }
+}
+
+/// QEMU's name of a feature (`virQEMUCapsCPUFeaturesX86` in libvirt's `qemu_capabilities.c`).
+fn qemus(name: &str) -> String {
+    match name {
+        "pclmuldq" => "pclmulqdq".to_owned(),
+        _ => name.replace('_', "-"),
+    }
+}
+
+/// Whatever belongs to the old model goes with it.
+pub fn with_model(
+    next: Option<&Element>,
+    model: &str,
+    may_stay: impl Fn(&str) -> bool,
+) -> Vec<Line> {
+    let named = Element {
+        text: Some(model.to_owned()),
+        ..Element::named("model").with("fallback", "forbid")
+    };
+    let stays = |part: &&Element| match part.name.as_str() {
+        "model" | "vendor" => false,
+        "feature" => word(part).is_none_or(|word| may_stay(&word)),
+        _ => true,
+    };
+    let old = next.into_iter().flat_map(|cpu| &cpu.parts);
+    let new = Element {
+        parts: [named]
+            .into_iter()
+            .chain(old.filter(stays).cloned())
+            .collect(),
+        ..Element::named("cpu")
+            .with("mode", "custom")
+            .with("match", "exact")
+    };
+    changed(next, &new)
+}

@@ -1,0 +1,82 @@
+//! A domain's `<memoryBacking>`.
+
+use super::super::{Backend, MemoryWritten};
+use super::{beside, made};
+use crate::domain::{changed, size};
+use crate::facts::{Domain, Element, Guest};
+use crate::finding::{Because, Line};
+
+/// What libvirt takes where huge pages are asked for and no size is named, on most hosts.
+const USUAL_HUGE: u64 = 2 << 20;
+
+/// Pages of this size are as all others, also where they are called huge.
+const SMALL: u64 = 4 << 10;
+
+/// All of its memory is of one kind, unless pages are told for parts of it.
+pub fn backends<'g>(guest: &Guest, domain: &'g Domain) -> Result<Vec<Backend<'g>>, Because> {
+    let next = domain.next.get()?.part("memoryBacking");
+    let made = made(guest, domain)?;
+    let is_memory = |arg: &str| arg == "-mem-path" || arg.starts_with("memory-backend-");
+    if beside(made).any(is_memory) {
+        return Err("its memory is in QEMU's arguments that libvirt knows nothing of".into());
+    }
+    let backing = made.part("memoryBacking");
+    let hugepages = backing.and_then(|backing| backing.part("hugepages"));
+    let huge = hugepages.map(page).transpose()?;
+    let huge = huge.filter(|size| *size > SMALL);
+    let said = |name: &str, attribute: &str| backing?.at(name, attribute);
+    let (source, access) = (said("source", "type"), said("access", "mode"));
+    let is_memfd = source == Some("memfd");
+    // With an access that is said it becomes a file as well (`qemuBuildMemoryBackendProps`).
+    let is_file = source == Some("file") || access.is_some();
+    let threads = said("allocation", "threads").and_then(|threads| threads.parse().ok());
+    Ok(vec![Backend {
+        bytes: guest.memory.0,
+        huge,
+        shared: match access {
+            Some(mode) => mode == "shared",
+            None => is_memfd,
+        },
+        in_file: huge.is_none() && !is_memfd && is_file,
+        filled: huge.is_some() || said("allocation", "mode") == Some("immediate"),
+        threads,
+        written: MemoryWritten::Libvirt(next),
+    }])
+}
+
+/// The size of its huge pages.
+fn page(hugepages: &Element) -> Result<u64, Because> {
+    let mut pages = hugepages.all("page");
+    match (pages.next(), pages.next()) {
+        (None, _) => Ok(USUAL_HUGE),
+        (Some(page), None) if page.get("nodeset").is_none_or(|nodes| nodes == "0") => {
+            let number = page.get("size").unwrap_or_default();
+            size(number, page.get("unit")).map_err(Because)
+        }
+        _ => Err("parts of its memory have pages of their own".into()),
+    }
+}
+
+pub fn with_threads(next: Option<&Element>, threads: &str) -> Vec<Line> {
+    with_backing(next, "allocation", |part| {
+        part.with("mode", "immediate").with("threads", threads)
+    })
+}
+
+pub fn with_huge_pages(next: Option<&Element>) -> Vec<Line> {
+    let page = Element::named("page")
+        .with("size", "2048")
+        .with("unit", "KiB");
+    with_backing(next, "hugepages", |part| part.with_part(page.clone()))
+}
+
+fn with_backing(
+    next: Option<&Element>,
+    part: &str,
+    change: impl Fn(&Element) -> Element,
+) -> Vec<Line> {
+    let named = Element::named("memoryBacking");
+    let old = next.unwrap_or(&named);
+    let new = change(old.part(part).unwrap_or(&Element::named(part)));
+    changed(next, &old.with_part(new))
+}
