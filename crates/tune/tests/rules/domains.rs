@@ -380,10 +380,12 @@ fn other_hosts_have_the_processor_and_the_huge_pages_of_a_domain_or_it_is_found(
         "<feature policy='disable' name='pku'/>",
     );
     assert_eq!(cpu(&[disabled], older()), None);
-    let model = "<model fallback='forbid'>EPYC-Milan</model>";
-    let custom = "<cpu mode='custom' match='exact' check='partial'>";
-    let passed = "<cpu mode='host-passthrough' check='none' migratable='on'>";
-    let (read, lines) = cpu(&[(model, ""), (custom, passed)], older()).unwrap();
+    let model_of_host = ("<model fallback='forbid'>EPYC-Milan</model>", "");
+    let passed = (
+        "<cpu mode='custom' match='exact' check='partial'>",
+        "<cpu mode='host-passthrough' check='none' migratable='on'>",
+    );
+    let (read, lines) = cpu(&[model_of_host, passed], older()).unwrap();
     assert_eq!(read, "host: b lacks avx2");
     assert_eq!(
         lines,
@@ -392,6 +394,23 @@ fn other_hosts_have_the_processor_and_the_huge_pages_of_a_domain_or_it_is_found(
             "+   <model fallback='forbid'>EPYC</model>"
         ]
     );
+
+    // libvirt takes what is the host's for no other model.
+    let of_host = (
+        "<topology",
+        "<cache mode='passthrough'/><maxphysaddr mode='passthrough'/><topology",
+    );
+    let (_, lines) = cpu(&[model_of_host, passed, of_host], older()).unwrap();
+    assert_eq!(
+        lines[1..],
+        [
+            "-   <cache mode='passthrough'/>\n+   <model fallback='forbid'>EPYC</model>",
+            "-   <maxphysaddr mode='passthrough'/>"
+        ]
+    );
+    let emulated = ("<topology", "<cache level='3' mode='emulate'/><topology");
+    let (_, lines) = cpu(&[model_of_host, passed, emulated], older()).unwrap();
+    assert_eq!(lines.len(), 2, "{lines:?}");
 
     let mut there = guests::healthy("b", 2);
     value(&mut there.guests).clear();

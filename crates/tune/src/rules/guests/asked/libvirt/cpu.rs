@@ -68,6 +68,8 @@ pub fn with_model(
     };
     let stays = |part: &&Element| match part.name.as_str() {
         "model" | "vendor" => false,
+        // What is the host's is for models that are the host's (`qemuValidateDomainDefCpu`).
+        "cache" | "maxphysaddr" => part.get("mode") != Some("passthrough"),
         "feature" => word(part).is_none_or(|word| may_stay(&word)),
         _ => true,
     };
