@@ -281,6 +281,24 @@ fn each_rule_about_guests_finds_the_one_thing_in_a_domain_that_it_is_for() {
             ]
         )
     );
+    // What libvirt refuses with huge pages goes.
+    let on_demand = ("mode='immediate' threads='4'", "mode='ondemand'");
+    let (_, _, lines) = found(&[(huge, ""), on_demand], |host| {
+        host.memory.joins_shared = Known("never".into());
+    });
+    assert_eq!(
+        lines[0],
+        "-   <allocation mode='ondemand'/>\n+   <hugepages>"
+    );
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    let threads = ("mode='immediate'", "mode='ondemand'");
+    let (_, _, lines) = found(&[(huge, ""), threads], |host| {
+        host.memory.joins_shared = Known("never".into());
+    });
+    let gone = "-   <allocation mode='ondemand' threads='4'/>";
+    let without = "+   <allocation threads='4'/>";
+    let lines = lines.join("\n");
+    assert!(lines.contains(gone) && lines.contains(without), "{lines}");
     assert_eq!(found(&[LIMITED], with_rdma), notice("guest-locked", &[]));
 }
 

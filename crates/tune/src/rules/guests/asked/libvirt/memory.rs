@@ -67,7 +67,28 @@ pub fn with_huge_pages(next: Option<&Element>) -> Vec<Line> {
     let page = Element::named("page")
         .with("size", "2048")
         .with("unit", "KiB");
-    with_backing(next, "hugepages", |part| part.with_part(page.clone()))
+    let named = Element::named("memoryBacking");
+    let old = next.unwrap_or(&named);
+    let hugepages = old.part("hugepages").cloned();
+    let hugepages = hugepages.unwrap_or_else(|| Element::named("hugepages"));
+    let parts = old.parts.iter().filter_map(beside_huge_pages);
+    let new = Element {
+        parts: parts.collect(),
+        ..old.clone()
+    };
+    changed(next, &new.with_part(hugepages.with_part(page)))
+}
+
+/// A part as libvirt takes it with huge pages (`qemuValidateDomainDefMemory`); none where it takes none.
+fn beside_huge_pages(part: &Element) -> Option<Element> {
+    match part.name.as_str() {
+        "source" if part.get("type") == Some("anonymous") => None,
+        "allocation" if part.get("mode") == Some("ondemand") => {
+            let part = part.without("mode");
+            (!part.attributes.is_empty()).then_some(part)
+        }
+        _ => Some(part.clone()),
+    }
 }
 
 fn with_backing(
