@@ -487,6 +487,37 @@ fn what_is_not_known_of_a_domain_is_skipped_with_its_reason_and_of_libvirt_once(
 }
 
 #[test]
+fn what_nodes_of_a_domain_say_of_their_memory_counts_before_what_is_said_of_all() {
+    let cells = |first: &str, second: &str| {
+        let numa = format!("<numa><cell id='0' {first}/>{second}</numa><topology");
+        XML.replace("<topology", &numa)
+    };
+    let one_page = |xml: String| xml.replace("unit='KiB'/>", "unit='KiB' nodeset='0'/>");
+    let skips = |xml: &str, rule| skipped(host_with(running(xml)), rule);
+    // Node 0 is all of it only where there is no other.
+    let only = "guest-huge-pages";
+    let no_others = "no other host was looked at: `drover doctor --all` does";
+    assert_eq!(skips(&one_page(cells("", "")), only), no_others);
+    let why = skips(&one_page(cells("", "<cell id='1'/>")), only);
+    assert!(why.contains("pages of their own"), "{why}");
+
+    let plain = |xml: String| {
+        let backing = xml.find("<memoryBacking>").unwrap();
+        let end = xml.find("</memoryBacking>").unwrap();
+        xml[..backing].to_owned() + "<memoryBacking>" + &xml[end..]
+    };
+    let file = "its memory is in a file, and its file system has the say";
+    let shared = "memAccess='shared'";
+    let both = cells(shared, "<cell id='1' memAccess='shared'/>");
+    assert_eq!(skips(&plain(both), "guest-pages"), file);
+    let one = cells(shared, "<cell id='1'/>");
+    let why = skips(&plain(one), "guest-pages");
+    assert_eq!(why, "parts of its memory are shared, and others are not");
+    // All is said to be shared, and one says so again.
+    assert_eq!(skips(&cells(shared, "<cell id='1'/>"), "guest-pages"), "");
+}
+
+#[test]
 fn what_qemu_is_given_beside_what_libvirt_knows_is_not_taken_for_right() {
     let given = |args: &str| {
         let args = args.split(' ').map(|arg| format!("<arg value='{arg}'/>"));

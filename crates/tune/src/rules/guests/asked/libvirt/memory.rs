@@ -22,10 +22,13 @@ pub fn backends<'g>(guest: &Guest, domain: &'g Domain) -> Result<Vec<Backend<'g>
     }
     let backing = made.part("memoryBacking");
     let hugepages = backing.and_then(|backing| backing.part("hugepages"));
-    let huge = hugepages.map(page).transpose()?;
+    let cells: Vec<&Element> = cells(made).collect();
+    let huge = hugepages.map(|pages| page(pages, cells.len()));
+    let huge = huge.transpose()?;
     let huge = huge.filter(|size| *size > SMALL);
     let said = |name: &str, attribute: &str| backing?.at(name, attribute);
-    let (source, access) = (said("source", "type"), said("access", "mode"));
+    let source = said("source", "type");
+    let access = access(said("access", "mode"), &cells)?;
     let is_memfd = source == Some("memfd");
     // With an access that is said it becomes a file as well (`qemuBuildMemoryBackendProps`).
     let is_file = source == Some("file") || access.is_some();
@@ -44,12 +47,29 @@ pub fn backends<'g>(guest: &Guest, domain: &'g Domain) -> Result<Vec<Backend<'g>
     }])
 }
 
-/// The size of its huge pages.
-fn page(hugepages: &Element) -> Result<u64, Because> {
+/// The NUMA nodes that it is told of.
+fn cells(domain: &Element) -> impl Iterator<Item = &Element> {
+    let numa = domain.part("cpu").and_then(|cpu| cpu.part("numa"));
+    numa.into_iter().flat_map(|numa| numa.all("cell"))
+}
+
+/// Who shares it: what a node says of its part counts before what is said of all.
+fn access<'e>(of_all: Option<&'e str>, cells: &[&'e Element]) -> Result<Option<&'e str>, Because> {
+    let mut each = cells.iter().map(|cell| cell.get("memAccess").or(of_all));
+    let first = each.next().unwrap_or(of_all);
+    match each.all(|other| other == first) {
+        true => Ok(first),
+        false => Err("parts of its memory are shared, and others are not".into()),
+    }
+}
+
+/// The size of its huge pages. One size for node 0 is one for all where there is no other node.
+fn page(hugepages: &Element, cells: usize) -> Result<u64, Because> {
+    let is_all = |nodes: &str| nodes == "0" && cells < 2;
     let mut pages = hugepages.all("page");
     match (pages.next(), pages.next()) {
         (None, _) => Ok(USUAL_HUGE),
-        (Some(page), None) if page.get("nodeset").is_none_or(|nodes| nodes == "0") => {
+        (Some(page), None) if page.get("nodeset").is_none_or(is_all) => {
             let number = page.get("size").unwrap_or_default();
             size(number, page.get("unit")).map_err(Because)
         }
