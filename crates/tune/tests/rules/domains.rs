@@ -486,6 +486,100 @@ fn what_is_not_known_of_a_domain_is_skipped_with_its_reason_and_of_libvirt_once(
     assert!(of(&[parts], "guest-huge-pages").contains("pages of their own"));
 }
 
+/// What is told of a domain that runs as this, and is started next as that.
+fn told(rule: &str, now: &Other, next: &Other, spoil: impl Fn(&mut Host)) -> (Vec<String>, String) {
+    let mut host = host_with(running(&xml(now)));
+    domain(guest(&mut host)).next = Known(read(&xml(next)).unwrap());
+    spoil(&mut host);
+    let mut there = guests::healthy("b", 2);
+    value(&mut there.guests).clear();
+    let milan = words(&["EPYC-Milan"]);
+    let hardware = value(&mut there.offers).hardware.as_mut().unwrap();
+    hardware.models = hardware.models.difference(&milan).cloned().collect();
+    hardware.lacking = [("EPYC-Milan".to_owned(), words(&["pku"]))].into();
+    let found = guest_findings(&[host, there]).into_iter();
+    let mut found = found.filter(|one| one.rule == rule);
+    let found = found.next().unwrap().found;
+    let lines = found.lines.iter().map(ToString::to_string).collect();
+    (lines, found.by_hand.unwrap())
+}
+
+#[test]
+fn what_the_next_definition_has_already_is_not_undone() {
+    let huge = "<hugepages>
+      <page size='2048' unit='KiB'/>
+    </hugepages>";
+    let large = |host: &mut Host| guest(host).memory = Bytes(64 * GIB);
+    let not_joined = |host: &mut Host| host.memory.joins_shared = Known("never".into());
+    let nothing = |_: &mut Host| {};
+    let one_queue: &Other = &[(" queues='4'", "")];
+    let one_thread: &Other = &[("threads='4'", "threads='1'")];
+    let small: &Other = &[(huge, "")];
+    let enough: [(&str, &Other, &Other, &dyn Fn(&mut Host)); 8] = [
+        (
+            "guest-queues",
+            one_queue,
+            &[("queues='4'", "queues='8'")],
+            &nothing,
+        ),
+        (
+            "guest-vhost",
+            &[("name='vhost'", "name='qemu'")],
+            &[(" name='vhost'", "")],
+            &nothing,
+        ),
+        (
+            "guest-prealloc",
+            one_thread,
+            &[("threads='4'", "threads='8'")],
+            &large,
+        ),
+        // As many as it has processors.
+        (
+            "guest-prealloc",
+            one_thread,
+            &[(" threads='4'", "")],
+            &large,
+        ),
+        (
+            "guest-prealloc",
+            one_thread,
+            &[(huge, ""), ("immediate", "ondemand")],
+            &large,
+        ),
+        (
+            "guest-pages",
+            small,
+            &[("size='2048' unit='KiB'", "size='1' unit='GiB'")],
+            &not_joined,
+        ),
+        ("guest-cpu", &[], &[("EPYC-Milan", "EPYC")], &nothing),
+        (
+            "guest-cpu",
+            &[],
+            &[("<model fallback='forbid'>EPYC-Milan</model>", "")],
+            &nothing,
+        ),
+    ];
+    for (rule, now, next, spoil) in enough {
+        let (lines, by_hand) = told(rule, now, next, spoil);
+        assert_eq!(lines, [] as [String; 0], "{rule} {next:?}");
+        assert!(by_hand.ends_with("start it anew"), "{by_hand}");
+    }
+    // What does not suffice is changed from what is next.
+    let two: &Other = &[("queues='4'", "queues='2'")];
+    let (lines, _) = told("guest-queues", one_queue, two, nothing);
+    assert!(
+        lines[0].starts_with("- <driver name='vhost' queues='2'"),
+        "{lines:?}"
+    );
+    let two: &Other = &[("threads='4'", "threads='2'")];
+    let (lines, _) = told("guest-prealloc", one_thread, two, large);
+    assert!(lines[0].contains("threads='2'"), "{lines:?}");
+    let passed: &Other = &[("mode='custom'", "mode='host-passthrough'")];
+    assert!(!told("guest-cpu", &[], passed, nothing).0.is_empty());
+}
+
 #[test]
 fn what_nodes_of_a_domain_say_of_their_memory_counts_before_what_is_said_of_all() {
     let cells = |first: &str, second: &str| {

@@ -98,8 +98,12 @@ pub struct Backend<'g> {
 #[derive(Debug)]
 enum MemoryWritten<'g> {
     Own(&'g Argument, Value),
-    /// `<memoryBacking>`, where it has one.
-    Libvirt(Option<&'g Element>),
+    Libvirt {
+        /// `<memoryBacking>`, where it has one.
+        next: Option<&'g Element>,
+        /// The domain's processors: as many threads fill memory where nothing is said.
+        vcpus: u32,
+    },
 }
 
 /// A guest's processor.
@@ -216,7 +220,7 @@ impl Net<'_> {
         }
     }
 
-    /// Its lines with so many queues.
+    /// Its lines with so many queues; none where it will have them already.
     pub fn with_queues(&self, wanted: u32) -> Vec<Line> {
         match &self.written {
             NetWritten::Own {
@@ -230,7 +234,7 @@ impl Net<'_> {
         }
     }
 
-    /// Its lines with the kernel carrying its packets.
+    /// Its lines with the kernel carrying its packets; none where it will already.
     pub fn with_vhost(&self) -> Vec<Line> {
         match &self.written {
             NetWritten::Own {
@@ -259,30 +263,29 @@ impl Backend<'_> {
     /// Its place in its definition.
     pub const fn place(&self) -> &'static str {
         match self.written {
-            MemoryWritten::Libvirt(Some(_)) => "in its <memoryBacking>",
-            MemoryWritten::Own(..) | MemoryWritten::Libvirt(None) => "",
+            MemoryWritten::Libvirt { next: Some(_), .. } => "in its <memoryBacking>",
+            MemoryWritten::Own(..) | MemoryWritten::Libvirt { next: None, .. } => "",
         }
     }
 
-    /// Its lines with so many threads that fill it.
+    /// Its lines with so many threads that fill it; none where it will be so already.
     pub fn with_threads(&self, threads: u32) -> Vec<Line> {
-        let threads = threads.to_string();
         match &self.written {
             MemoryWritten::Own(argument, value) => {
                 vec![own::changed(
                     argument,
-                    &value.with("prealloc-threads", &threads),
+                    &value.with("prealloc-threads", &threads.to_string()),
                 )]
             }
-            MemoryWritten::Libvirt(backing) => libvirt::with_threads(*backing, &threads),
+            MemoryWritten::Libvirt { next, vcpus } => libvirt::with_threads(*next, threads, *vcpus),
         }
     }
 
-    /// Its lines with huge pages; none where they cannot be had by a line.
+    /// Its lines with huge pages; none where they cannot be had by a line, or will be there already.
     pub fn with_huge_pages(&self) -> Vec<Line> {
         match &self.written {
             MemoryWritten::Own(argument, value) => own::with_huge_pages(argument, value),
-            MemoryWritten::Libvirt(backing) => libvirt::with_huge_pages(*backing),
+            MemoryWritten::Libvirt { next, .. } => libvirt::with_huge_pages(*next),
         }
     }
 }
@@ -296,8 +299,14 @@ impl Cpu<'_> {
         }
     }
 
-    /// Its lines with another model, and those of its words that mean something with that.
-    pub fn with_model(&self, model: &str, may_stay: impl Fn(&str) -> bool) -> Vec<Line> {
+    /// Its lines with another model, and those of its words that mean something with that; none where it will have one that all hosts
+    /// have already.
+    pub fn with_model(
+        &self,
+        model: &str,
+        may_stay: impl Fn(&str) -> bool,
+        all_have: impl Fn(&str) -> bool,
+    ) -> Vec<Line> {
         match self.written {
             CpuWritten::Own(argument) => {
                 let kept = self.words.iter().map(String::as_str);
@@ -305,7 +314,7 @@ impl Cpu<'_> {
                 let parts: Vec<&str> = [model].into_iter().chain(kept).collect();
                 vec![own::changed(argument, &Value::of(&parts.join(",")))]
             }
-            CpuWritten::Libvirt(cpu) => libvirt::with_model(cpu, model, may_stay),
+            CpuWritten::Libvirt(cpu) => libvirt::with_model(cpu, model, may_stay, all_have),
         }
     }
 }

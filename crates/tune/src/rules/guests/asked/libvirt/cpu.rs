@@ -17,17 +17,8 @@ pub fn cpu<'g>(guest: &Guest, domain: &'g Domain) -> Result<Option<Cpu<'g>>, Bec
         return Ok(None);
     };
     let emulated = !is_accelerated(made).map_err(Because)?;
-    let model = match cpu.get("mode") {
-        Some("host-passthrough") => "host",
-        Some("maximum") => "max",
-        Some("host-model") => {
-            return Err("it is given its host's processor as libvirt knows it (host-model) when it is started".into());
-        }
-        // One that has no model asks for nothing but its topology.
-        _ => match cpu.part("model").and_then(|model| model.text.as_deref()) {
-            Some(model) => model,
-            None => return Ok(None),
-        },
+    let Some(model) = model(cpu)? else {
+        return Ok(None);
     };
     Ok(Some(Cpu {
         model: model.to_owned(),
@@ -35,6 +26,19 @@ pub fn cpu<'g>(guest: &Guest, domain: &'g Domain) -> Result<Option<Cpu<'g>>, Bec
         emulated,
         written: CpuWritten::Libvirt(next),
     }))
+}
+
+/// QEMU's name of its model; none where it asks for nothing but its topology.
+fn model(cpu: &Element) -> Result<Option<&str>, Because> {
+    match cpu.get("mode") {
+        Some("host-passthrough") => Ok(Some("host")),
+        Some("maximum") => Ok(Some("max")),
+        Some("host-model") => Err(
+            "it is given its host's processor as libvirt knows it (host-model) when it is started"
+                .into(),
+        ),
+        _ => Ok(cpu.part("model").and_then(|model| model.text.as_deref())),
+    }
 }
 
 /// A feature as `-cpu` has it.
@@ -56,14 +60,27 @@ fn qemus(name: &str) -> String {
     }
 }
 
+/// Whether all hosts have what it asks for.
+fn suits(cpu: &Element, may_stay: impl Fn(&str) -> bool, all_have: impl Fn(&str) -> bool) -> bool {
+    let Ok(model) = model(cpu) else {
+        return false;
+    };
+    let mut words = cpu.all("feature").filter_map(word);
+    model.is_none_or(all_have) && words.all(|word| may_stay(&word))
+}
+
 /// Whatever belongs to the old model goes with it.
 pub fn with_model(
     next: Option<&Element>,
-    model: &str,
+    wanted: &str,
     may_stay: impl Fn(&str) -> bool,
+    all_have: impl Fn(&str) -> bool,
 ) -> Vec<Line> {
+    if next.is_none_or(|cpu| suits(cpu, &may_stay, all_have)) {
+        return Vec::new();
+    }
     let named = Element {
-        text: Some(model.to_owned()),
+        text: Some(wanted.to_owned()),
         ..Element::named("model").with("fallback", "forbid")
     };
     let stays = |part: &&Element| match part.name.as_str() {

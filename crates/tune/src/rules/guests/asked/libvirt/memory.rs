@@ -43,7 +43,10 @@ pub fn backends<'g>(guest: &Guest, domain: &'g Domain) -> Result<Vec<Backend<'g>
         in_file: huge.is_none() && !is_memfd && is_file,
         filled: huge.is_some() || said("allocation", "mode") == Some("immediate"),
         threads,
-        written: MemoryWritten::Libvirt(next),
+        written: MemoryWritten::Libvirt {
+            next,
+            vcpus: guest.vcpus,
+        },
     }])
 }
 
@@ -77,26 +80,43 @@ fn page(hugepages: &Element, cells: usize) -> Result<u64, Because> {
     }
 }
 
-pub fn with_threads(next: Option<&Element>, threads: &str) -> Vec<Line> {
-    with_backing(next, "allocation", |part| {
-        part.with("mode", "immediate").with("threads", threads)
-    })
+/// None where what is next is filled by as many already, or not beforehand.
+pub fn with_threads(next: Option<&Element>, threads: u32, vcpus: u32) -> Vec<Line> {
+    let Some(next) = next else {
+        return Vec::new();
+    };
+    let is_filled =
+        next.part("hugepages").is_some() || next.at("allocation", "mode") == Some("immediate");
+    let has = next.number_at("allocation", "threads").unwrap_or(vcpus);
+    if !is_filled || has >= threads {
+        return Vec::new();
+    }
+    let named = Element::named("allocation");
+    let allocation = next.part("allocation").unwrap_or(&named);
+    let allocation = allocation.with("mode", "immediate");
+    let allocation = allocation.with("threads", &threads.to_string());
+    changed(Some(next), &next.with_part(allocation))
 }
 
+/// None where what is next has huge pages already, of whichever size.
 pub fn with_huge_pages(next: Option<&Element>) -> Vec<Line> {
+    if next.is_some_and(|next| next.part("hugepages").is_some()) {
+        return Vec::new();
+    }
     let page = Element::named("page")
         .with("size", "2048")
         .with("unit", "KiB");
     let named = Element::named("memoryBacking");
     let old = next.unwrap_or(&named);
-    let hugepages = old.part("hugepages").cloned();
-    let hugepages = hugepages.unwrap_or_else(|| Element::named("hugepages"));
     let parts = old.parts.iter().filter_map(beside_huge_pages);
     let new = Element {
         parts: parts.collect(),
         ..old.clone()
     };
-    changed(next, &new.with_part(hugepages.with_part(page)))
+    changed(
+        next,
+        &new.with_part(Element::named("hugepages").with_part(page)),
+    )
 }
 
 /// A part as libvirt takes it with huge pages (`qemuValidateDomainDefMemory`); none where it takes none.
@@ -109,15 +129,4 @@ fn beside_huge_pages(part: &Element) -> Option<Element> {
         }
         _ => Some(part.clone()),
     }
-}
-
-fn with_backing(
-    next: Option<&Element>,
-    part: &str,
-    change: impl Fn(&Element) -> Element,
-) -> Vec<Line> {
-    let named = Element::named("memoryBacking");
-    let old = next.unwrap_or(&named);
-    let new = change(old.part(part).unwrap_or(&Element::named(part)));
-    changed(next, &old.with_part(new))
 }

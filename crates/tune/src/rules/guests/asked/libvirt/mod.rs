@@ -146,6 +146,10 @@ pub fn with_queues(
     next: Option<&Element>,
     accelerated: bool,
 ) -> Vec<Line> {
+    let has = next.and_then(|next| next.number_at("driver", "queues"));
+    if has.is_some_and(|has| has >= wanted) {
+        return Vec::new();
+    }
     let is_kernels = matches!(net.carrier, Carrier::Tap { .. }) && accelerated;
     with(next, "driver", |driver| {
         let named = match driver.get("name") {
@@ -157,6 +161,10 @@ pub fn with_queues(
 }
 
 pub fn with_vhost(next: Option<&Element>) -> Vec<Line> {
+    // Where nothing is said libvirt has the kernel do it.
+    if next.is_some_and(|next| next.at("driver", "name").is_none()) {
+        return Vec::new();
+    }
     with(next, "driver", |driver| driver.with("name", "vhost"))
 }
 
