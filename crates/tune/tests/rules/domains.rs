@@ -213,7 +213,32 @@ fn the_hand_that_changes_a_domain_is_libvirts_own_and_is_told_where() {
     );
     // What was changed, and counts as of its next start.
     let changed = by_hand(|guest| domain(guest).next = Known(read(XML).unwrap()));
+    assert!(
+        changed.starts_with("its definition says so already"),
+        "{changed}"
+    );
     assert!(changed.ends_with("start it anew"), "{changed}");
+    // A start takes it away.
+    let plugged = by_hand(|guest| {
+        let gone = XML.replace(MAC, "52:54:00:12:34:58");
+        domain(guest).next = Known(read(&gone).unwrap());
+    });
+    assert!(
+        plugged.contains("attach-device") && !plugged.contains("anew"),
+        "{plugged}"
+    );
+    // Of two that have one address the other is an adapter.
+    let teamed = by_hand(|guest| {
+        let adapter = format!(
+            "<interface type='hostdev'><mac address='{MAC}'/><model type='virtio'/></interface></devices>"
+        );
+        let both = xml(&[(" queues='4'", "")]).replace("</devices>", &adapter);
+        domain(guest).next = Known(read(&both).unwrap());
+    });
+    assert!(
+        teamed.contains(&format!("{MAC}'/> that is virtio: it counts")),
+        "{teamed}"
+    );
 }
 
 #[test]

@@ -71,6 +71,8 @@ enum NetWritten<'g> {
     Libvirt {
         /// As it will be when the domain is started next; none of a card that was plugged in.
         next: Option<&'g Element>,
+        /// There an adapter has the same address (`<teaming>`).
+        has_twin: bool,
         /// Its processor is the hardware's.
         accelerated: bool,
     },
@@ -202,14 +204,22 @@ impl Net<'_> {
         }
     }
 
-    /// The card's place in its definition.
-    pub fn place(&self) -> String {
-        match self.written {
+    /// What people do to have these lines of it, and when that counts.
+    pub fn in_definition(&self, guest: &Guest, lines: &[Line]) -> String {
+        let mac = format!("<mac address='{}'/>", self.name);
+        let place = match self.written {
             NetWritten::Own { .. } => String::new(),
-            NetWritten::Libvirt { .. } => {
-                format!("in its <interface> of <mac address='{}'/>", self.name)
+            NetWritten::Libvirt { next: None, .. } => {
+                return format!(
+                    "no definition has its card of {mac}, which was plugged in and is gone when it is started next: whoever plugs it in (virsh attach-device) is to say so in its <interface>"
+                );
             }
-        }
+            NetWritten::Libvirt { has_twin, .. } => {
+                let which = if has_twin { " that is virtio" } else { "" };
+                format!("in its <interface> of {mac}{which}")
+            }
+        };
+        in_definition(guest, &place, lines)
     }
 
     /// What tells the guest how large its packets may be.
@@ -228,9 +238,9 @@ impl Net<'_> {
                 connection,
                 makes,
             } => own::with_queues(self, wanted, connects, connection, makes.as_ref()),
-            NetWritten::Libvirt { next, accelerated } => {
-                libvirt::with_queues(self, wanted, *next, *accelerated)
-            }
+            NetWritten::Libvirt {
+                next, accelerated, ..
+            } => libvirt::with_queues(self, wanted, *next, *accelerated),
         }
     }
 

@@ -40,14 +40,17 @@ pub fn nets<'g>(
     guest: &'g Guest,
     domain: &'g Domain,
 ) -> Result<Vec<Result<Net<'g>, Because>>, Because> {
-    let next = interfaces(domain.next.get()?);
+    let defined = all_interfaces(domain.next.get()?);
     let made = made(guest, domain)?;
     let accelerated = is_accelerated(made).map_err(Because)?;
-    let nets = interfaces(made).into_iter().map(|interface| {
+    let own = all_interfaces(made).into_iter().filter(is_drivers);
+    let nets = own.map(|interface| {
         let mac = interface.at("mac", "address").unwrap_or("?");
         let is_it = |other: &&&Element| other.at("mac", "address") == Some(mac);
+        let next: Vec<_> = defined.iter().filter(is_it).copied().collect();
         let written = NetWritten::Libvirt {
-            next: next.iter().find(is_it).copied(),
+            next: next.iter().copied().find(is_drivers),
+            has_twin: next.len() > 1,
             accelerated,
         };
         Ok(net(guest, interface, mac, accelerated, written))
@@ -84,15 +87,17 @@ fn net<'g>(
     }
 }
 
-/// Interfaces whose card is the driver's own.
-fn interfaces(domain: &Element) -> Vec<&Element> {
+fn all_interfaces(domain: &Element) -> Vec<&Element> {
     let devices = domain.part("devices").into_iter();
-    let all = devices.flat_map(|devices| devices.all("interface"));
-    let is_drivers = |one: &&Element| {
-        let model = one.at("model", "type").unwrap_or_default();
-        model.starts_with("virtio") && one.get("type") != Some("hostdev")
-    };
-    all.filter(is_drivers).collect()
+    devices
+        .flat_map(|devices| devices.all("interface"))
+        .collect()
+}
+
+/// Whether its card is the driver's own.
+fn is_drivers(interface: &&Element) -> bool {
+    let model = interface.at("model", "type").unwrap_or_default();
+    model.starts_with("virtio") && interface.get("type") != Some("hostdev")
 }
 
 fn card<'g>(guest: &'g Guest, mac: &str) -> Option<&'g Card> {
@@ -218,7 +223,7 @@ pub fn in_definition(guest: &Guest, domain: &Domain, place: &str, lines: &[Line]
             format!("{NO_DEFINITION}: have what makes it say as below{place}")
         }
         (true, true) => {
-            format!("{edit}{place}; where that is so in its definition already, start it anew")
+            format!("its definition says so already, as {edit} shows{place}: start it anew")
         }
         (true, false) => format!(
             "{edit}, to change it as below{place}: it counts as of the domain's next start, by libvirt"
