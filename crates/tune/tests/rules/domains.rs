@@ -2,7 +2,7 @@
 
 use drover_tune::domain::{cards, is_accelerated, read};
 use drover_tune::facts::{
-    Definition, Domain, Element, Fact, Fact::Known, Guest, Host, Offer, Pages, Seen,
+    Definition, Domain, Element, Fact, Fact::Known, Guest, Host, Kind, Offer, Pages, Seen,
 };
 use drover_tune::{Severity, examine};
 use drover_types::Bytes;
@@ -387,6 +387,12 @@ fn a_domain_that_does_not_run_is_looked_at_by_its_definition() {
     let typed = ("type='bridge'", "type='network'");
     let host = host_with(off(&xml(&[network, typed])));
     assert_eq!(skipped(host, "guest-mtu"), "it does not run");
+    // An Open vSwitch's port of its name limits nothing.
+    let mut host = host_with(off(XML));
+    nic(&mut host, "br0").kind = Kind::Virtual;
+    nic(&mut host, "br0").mtu = 1500;
+    let why = skipped(host, "guest-mtu");
+    assert_eq!(why, "br0 is no bridge of the kernel's");
 }
 
 #[test]

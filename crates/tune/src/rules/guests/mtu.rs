@@ -179,6 +179,10 @@ fn of_bridge(host: &Host, name: &str) -> Result<Way, Because> {
     let bridge = host
         .nic(name)
         .ok_or_else(|| Because(format!("{name} was not read")))?;
+    // That of an Open vSwitch's own port limits nothing that goes through the switch.
+    if bridge.kind != Kind::Bridge {
+        return Err(Because(format!("{name} is no bridge of the kernel's")));
+    }
     let layers = Layers::of(host);
     let below = layers
         .all_carriers(bridge)
