@@ -387,6 +387,15 @@ fn a_domain_that_does_not_run_is_looked_at_by_its_definition() {
     let typed = ("type='bridge'", "type='network'");
     let host = host_with(off(&xml(&[network, typed])));
     assert_eq!(skipped(host, "guest-mtu"), "it does not run");
+    // It may hand over an adapter, which has no queues of libvirt's.
+    let host = host_with(off(&xml(&[network, typed, (" queues='4'", "")])));
+    let found = guest_findings(&[host]);
+    assert_eq!(found[0].rule, "guest-queues");
+    let by_hand = found[0].found.by_hand.as_ref().unwrap();
+    assert!(
+        by_hand.contains("only where its network has a bridge"),
+        "{by_hand}"
+    );
     // An Open vSwitch's port of its name limits nothing.
     let mut host = host_with(off(XML));
     nic(&mut host, "br0").kind = Kind::Virtual;

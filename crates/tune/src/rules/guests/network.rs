@@ -54,6 +54,9 @@ pub fn queues(placed: Placed<'_>, net: &Net<'_>) -> Verdict {
     } else if net.handed || !is_tap {
         by_hand.push_str("; who serves the other end has to have as many");
     }
+    if net.by_network {
+        by_hand.push_str("; only where its network has a bridge: of an adapter that a network hands over libvirt starts no domain with several queues");
+    }
     Ok(Answer::Found(Found {
         severity: Severity::Notice,
         read,

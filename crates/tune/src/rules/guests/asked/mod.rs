@@ -24,6 +24,8 @@ pub struct Net<'g> {
     pub carrier: Carrier,
     /// Queues that the host's end has.
     pub given: u32,
+    /// Where it leads libvirt decides when it starts the domain, by the network that is named.
+    pub by_network: bool,
     /// Somebody else opened these, or made what they belong to.
     pub handed: bool,
     /// The card may have more than one.

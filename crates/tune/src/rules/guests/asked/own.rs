@@ -86,6 +86,7 @@ fn net<'g>(
     Net {
         carrier: carrier(&connection),
         given: by_number.or_else(by_files).unwrap_or(1),
+        by_network: false,
         handed: connection.get("fds").is_some(),
         multiqueue: card.map_or_else(
             || made.and_then(|card| card.is_on("mq")) == Some(true),

@@ -71,12 +71,15 @@ fn net<'g>(
     accelerated: bool,
     written: NetWritten<'g>,
 ) -> Net<'g> {
+    let runs = guest.seen.known().is_some();
     let given = interface.number_at("driver", "queues");
     let given = given.unwrap_or(1).max(1);
     Net {
         name: mac.to_owned(),
-        carrier: carrier(interface, guest.seen.known().is_some()),
+        carrier: carrier(interface, runs),
         given,
+        // While it runs the kind is the one that it was decided to be.
+        by_network: !runs && interface.get("type") == Some("network"),
         handed: interface.at("target", "managed") == Some("no"),
         // libvirt turns it on by itself.
         multiqueue: given > 1,
