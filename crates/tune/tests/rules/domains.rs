@@ -511,6 +511,8 @@ fn what_is_not_known_of_a_domain_is_skipped_with_its_reason_and_of_libvirt_once(
     let of = |other: &Other, rule| skipped(host_with(running(&xml(other))), rule);
     let model = ("<cpu mode='custom'", "<cpu mode='host-model'");
     assert!(of(&[model], "guest-cpu").contains("(host-model)"));
+    let least = ("match='exact'", "match='minimum'");
+    assert!(of(&[least], "guest-cpu").contains("(minimum)"));
     let emulated = ("<domain type='kvm'>", "<domain type='qemu'>");
     assert!(of(&[emulated], "guest-vhost").contains("emulated"));
     let other = ("<domain type='kvm'>", "<domain type='xen'>");

@@ -37,6 +37,10 @@ fn model(cpu: &Element) -> Result<Option<&str>, Because> {
             "it is given its host's processor as libvirt knows it (host-model) when it is started"
                 .into(),
         ),
+        _ if cpu.get("match") == Some("minimum") => Err(
+            "it is given all that its host has beyond its model (minimum) when it is started"
+                .into(),
+        ),
         _ => Ok(cpu.part("model").and_then(|model| model.text.as_deref())),
     }
 }
