@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::arguments::{Value, arguments};
+use crate::arguments::{JSON_MEMORY, Value, arguments};
 use crate::facts::{Argument, Card, Definition, Domain, Element, Fact, Guest, Own, Seen};
 
 /// Parts of values that say nothing but numbers, kinds, and interfaces of the host.
@@ -145,7 +145,8 @@ impl Names {
     fn value(&mut self, option: &str, text: &str) -> String {
         let value = Value::of(text);
         if value.is_json() {
-            return "{}".to_owned();
+            let is_memory = text == JSON_MEMORY;
+            return if is_memory { JSON_MEMORY } else { "{}" }.to_owned();
         }
         match option {
             "-mem-path" => return self.name(text),

@@ -21,7 +21,14 @@ const DEPTH: usize = 8;
 const ASKED: [(&str, &[&str]); 4] = [
     (
         "domain",
-        &["cpu", "memoryBacking", "memtune", "devices", "commandline"],
+        &[
+            "cpu",
+            "memoryBacking",
+            "memtune",
+            "devices",
+            "commandline",
+            "override",
+        ],
     ),
     ("devices", &["interface", "channel"]),
     (

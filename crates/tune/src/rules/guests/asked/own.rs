@@ -201,6 +201,9 @@ pub fn backends<'g>(guest: &Guest, own: &'g Own) -> Result<Vec<Backend<'g>>, Bec
 
 fn of_object<'g>(guest: &Guest, own: &Own, argument: &'g Argument) -> Result<Backend<'g>, Because> {
     let value = Value::of(argument.value.as_deref().unwrap_or_default());
+    if value.is_json() {
+        return Err("its memory is written as JSON".into());
+    }
     let kind = value.kind();
     let file = value.get("mem-path");
     let file = file.and_then(|path| own.page_sizes.get(path));

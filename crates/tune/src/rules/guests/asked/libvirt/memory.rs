@@ -16,7 +16,7 @@ const SMALL: u64 = 4 << 10;
 pub fn backends<'g>(guest: &Guest, domain: &'g Domain) -> Result<Vec<Backend<'g>>, Because> {
     let next = domain.next.get()?.part("memoryBacking");
     let made = made(guest, domain)?;
-    let is_memory = |arg: &str| arg == "-mem-path" || arg.starts_with("memory-backend-");
+    let is_memory = |arg: &str| arg == "-mem-path" || arg.contains("memory-backend-");
     if beside(made).any(is_memory) {
         return Err("its memory is in QEMU's arguments that libvirt knows nothing of".into());
     }

@@ -56,9 +56,13 @@ pub fn nets<'g>(
         Ok(net(guest, interface, mac, accelerated, written))
     });
     let mut nets: Vec<_> = nets.collect();
-    let is_net = |arg: &str| matches!(arg, "-netdev" | "-nic");
+    let is_net = |arg: &str| matches!(arg, "-netdev" | "-nic" | "-global");
     if beside(made).any(is_net) {
         let why = "some of its cards are in QEMU's arguments that libvirt knows nothing of";
+        nets.push(Err(why.into()));
+    }
+    if made.part("override").is_some() {
+        let why = "some of its devices have other properties than libvirt knows (<qemu:override>)";
         nets.push(Err(why.into()));
     }
     Ok(nets)
