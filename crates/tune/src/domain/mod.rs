@@ -119,7 +119,8 @@ fn part(node: Node<'_, '_>, whole: bool, depth: usize) -> Element {
     let asked = ASKED.iter().find(|(of, _)| *of == name);
     let is_told = |child: &Node<'_, '_>| {
         let name = child.tag_name().name();
-        whole || asked.is_some_and(|(_, parts)| parts.contains(&name))
+        let is_asked = asked.is_some_and(|(_, parts)| parts.contains(&name));
+        whole || (is_asked && (name != "channel" || leads_to_agent(child)))
     };
     let attributes = node.attributes();
     let children = node.children().filter(Node::is_element);
@@ -143,6 +144,12 @@ fn part(node: Node<'_, '_>, whole: bool, depth: usize) -> Element {
             .map(str::to_owned),
         parts,
     }
+}
+
+/// What other channels are called is nobody's.
+fn leads_to_agent(channel: &Node<'_, '_>) -> bool {
+    let mut parts = channel.children();
+    parts.any(|part| part.has_tag_name("target") && part.attribute("name") == Some(AGENT))
 }
 
 /// Arguments that libvirt knows nothing of, as far as rules ask about them.
@@ -170,6 +177,7 @@ mod tests {
          <interface type='bridge'><mac address='52:54:00:00:00:01'/><source bridge='br0'><address secret='x'/></source>\
          <model type='virtio'/><driver name='vhost' queues='4'><host gso='off'/></driver><mtu size='9000'/></interface>\
          <interface type='user'><mac address='52:54:00:00:00:02'/></interface>\
+         <channel type='unix'><target type='virtio' name='hunter2'/></channel>\
          <graphics type='vnc' passwd='hunter2'/></devices>\
          <qemu:commandline><qemu:arg value='-object'/><qemu:arg value='secret,id=s,data=hunter2'/>\
          <qemu:arg value='-cpu'/><qemu:arg value='host'/><qemu:env name='A' value='hunter2'/></qemu:commandline></domain>";
