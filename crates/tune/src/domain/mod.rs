@@ -7,6 +7,7 @@ mod element;
 use roxmltree::{Document, Node, ParsingOptions};
 
 use crate::arguments::arguments;
+use crate::change::quoted;
 use crate::facts::{Card, Element, Fact};
 
 pub(crate) use element::{changed, size};
@@ -95,6 +96,14 @@ pub fn cards(now: &Element) -> Vec<Card> {
         })
     });
     cards.collect()
+}
+
+/// A command of libvirt's own as it is typed, with the domain's name, or whatever it is about, where `{}` stands; `uri` where it does not
+/// reach the domain by itself.
+#[must_use]
+pub fn virsh(uri: Option<&str>, command: &str, about: &str) -> String {
+    let uri = uri.map_or_else(String::new, |uri| format!("-c {} ", quoted(uri)));
+    format!("virsh {uri}{}", command.replace("{}", &quoted(about)))
 }
 
 /// Whether a domain runs on the hardware's processors.

@@ -12,8 +12,7 @@ pub use cpu::{cpu, with_model};
 pub use memory::{backends, with_huge_pages, with_threads};
 
 use super::{Carrier, Lock, Net, NetWritten};
-use crate::change::quoted;
-use crate::domain::{changed, is_accelerated, size};
+use crate::domain::{changed, is_accelerated, size, virsh};
 use crate::facts::{Card, Domain, Element, Guest};
 use crate::finding::{Because, Line};
 
@@ -193,11 +192,12 @@ pub fn lock(guest: &Guest, domain: &Domain) -> Result<Option<Lock>, Because> {
     let Some((number, unit)) = limit else {
         return Ok(None);
     };
+    let uri = domain.uri.as_deref();
     // A limit of the running one may end it at once.
     let by_hand = match domain.persistent {
         true => format!(
-            "{} --config --hard-limit SIZEKiB, if others move it by RDMA",
-            virsh(domain, "memtune", &guest.name)
+            "{}, if others move it by RDMA",
+            virsh(uri, "memtune {} --config --hard-limit SIZEKiB", &guest.name)
         ),
         false => {
             NO_DEFINITION.to_owned()
@@ -212,15 +212,8 @@ pub fn lock(guest: &Guest, domain: &Domain) -> Result<Option<Lock>, Because> {
     }))
 }
 
-/// libvirt's own command.
-fn virsh(domain: &Domain, command: &str, name: &str) -> String {
-    let uri = domain.uri.as_deref();
-    let uri = uri.map_or_else(String::new, |uri| format!("-c {} ", quoted(uri)));
-    format!("virsh {uri}{command} {}", quoted(name))
-}
-
 pub fn in_definition(guest: &Guest, domain: &Domain, place: &str, lines: &[Line]) -> String {
-    let edit = virsh(domain, "edit", &guest.name);
+    let edit = virsh(domain.uri.as_deref(), "edit {}", &guest.name);
     let place = match place {
         "" => String::new(),
         place => format!(", {place}"),
