@@ -4,7 +4,7 @@
 //! Only what rules ask about leaves this host: a domain's XML may have secrets in it.
 
 use drover_libvirt::{Connection, SYSTEM_URI, Untold, Xml};
-use drover_tune::domain::{cards, is_accelerated, read};
+use drover_tune::domain::{brief, cards, is_accelerated, read};
 use drover_tune::facts::{Definition, Domain, Element, Fact, Guest, Seen};
 use drover_types::{Bytes, with_sources};
 use futures_util::future::join_all;
@@ -101,8 +101,12 @@ impl Asks<'_> {
             return Fact::unknown(format!("libvirt is not reached: {why}"));
         };
         let told = self.described(connection, id, kind).await;
-        told.and_then(|xml| read(&xml))
-            .map_or_else(Fact::Unknown, Fact::Known)
+        let told = told.and_then(|xml| read(&xml));
+        match told {
+            Err(why) => Fact::Unknown(why),
+            Ok(now) if kind == Xml::Current => Fact::Known(brief(&now)),
+            Ok(next) => Fact::Known(next),
+        }
     }
 
     async fn described(

@@ -42,6 +42,12 @@ const ASKED: [(&str, &[&str]); 4] = [
 /// Parts that are told with all that is in them.
 const WHOLE: [&str; 4] = ["cpu", "memoryBacking", "memtune", "driver"];
 
+/// Within them, what no rule asks about: of each NUMA node its distance to each other.
+const LEFT_OUT: &str = "distances";
+
+/// Most that is told of one, in bytes of JSON: those of all hosts are in one answer of 32 MiB. One with 200 cards has some 100,000.
+const BYTES: usize = 128 << 10;
+
 /// What libvirt calls QEMU's arguments that it knows nothing of.
 const ARGUMENTS: &str = "commandline";
 
@@ -55,7 +61,7 @@ const AGENT_OF_LIBVIRT: &str =
 /// A domain, as far as rules ask about it.
 ///
 /// # Errors
-/// It is no XML, has more than 100,000 nodes, or is no domain; to be read after "because".
+/// It is no XML, has more than 100,000 nodes, is no domain, or has more than 128 KiB that rules ask about; to be read after "because".
 pub fn read(xml: &str) -> Result<Element, String> {
     let options = ParsingOptions {
         nodes_limit: NODES,
@@ -67,7 +73,54 @@ pub fn read(xml: &str) -> Result<Element, String> {
     if root.tag_name().name() != "domain" {
         return Err("libvirt's XML of it is no domain".to_owned());
     }
-    Ok(part(root, false, DEPTH))
+    let told = part(root, false, DEPTH);
+    match bytes(&told) {
+        many if many > BYTES => Err(format!(
+            "rules ask about {many} bytes of libvirt's XML of it, and are told {BYTES} at most"
+        )),
+        _ => Ok(told),
+    }
+}
+
+/// As JSON, about.
+fn bytes(element: &Element) -> usize {
+    /// `{"name":"","attributes":[],"parts":[]},`
+    const AROUND: usize = 39;
+    /// `["",""],`
+    const AROUND_ATTRIBUTE: usize = 8;
+    let attributes = element.attributes.iter();
+    let attributes = attributes.map(|(name, said)| AROUND_ATTRIBUTE + name.len() + said.len());
+    let text = element.text.as_ref().map_or(0, String::len);
+    let parts = element.parts.iter().map(bytes);
+    AROUND + element.name.len() + text + attributes.sum::<usize>() + parts.sum::<usize>()
+}
+
+/// The same of one that runs, in short: features of its processor with one policy are one, with all of their names. libvirt names some
+/// 130 of them, and lines are told of what is next alone.
+#[must_use]
+pub fn brief(now: &Element) -> Element {
+    let Some(cpu) = now.part("cpu") else {
+        return now.clone();
+    };
+    let mut parts: Vec<Element> = Vec::new();
+    for part in &cpu.parts {
+        let is_same = |one: &&mut Element| {
+            let both = part.name == "feature" && one.name == "feature";
+            both && one.get("policy") == part.get("policy")
+        };
+        match parts.iter_mut().find(is_same) {
+            None => parts.push(part.clone()),
+            Some(one) => {
+                let names = [one, part].map(|one| one.get("name").unwrap_or_default());
+                *one = one.with("name", &names.join(" "));
+            }
+        }
+    }
+    let cpu = Element {
+        parts,
+        ..cpu.clone()
+    };
+    now.with_part(cpu)
 }
 
 /// Its network cards, as it was started with them.
@@ -129,7 +182,7 @@ fn part(node: Node<'_, '_>, whole: bool, depth: usize) -> Element {
     let is_told = |child: &Node<'_, '_>| {
         let name = child.tag_name().name();
         let is_asked = asked.is_some_and(|(_, parts)| parts.contains(&name));
-        whole || (is_asked && (name != "channel" || leads_to_agent(child)))
+        (whole && name != LEFT_OUT) || (is_asked && (name != "channel" || leads_to_agent(child)))
     };
     let attributes = node.attributes();
     let children = node.children().filter(Node::is_element);
@@ -237,6 +290,53 @@ mod tests {
         let with_agent = XML.replace("</devices>", &channel);
         let cards = super::cards(&read(&with_agent).unwrap());
         assert_eq!(cards[0].guest_mtu.get(), Err(AGENT_OF_LIBVIRT));
+    }
+
+    #[test]
+    fn features_of_a_policy_are_one_in_short_and_nothing_else_is() {
+        let feature =
+            |policy: &str, name: &str| format!("<feature policy='{policy}' name='{name}'/>");
+        let features = [
+            feature("require", "avx"),
+            feature("disable", "pku"),
+            feature("require", "avx2"),
+        ];
+        let xml = format!(
+            "<domain><cpu mode='custom'><numa><cell id='0'><distances/></cell></numa>{}</cpu></domain>",
+            features.concat()
+        );
+        let now = read(&xml).unwrap();
+        let lines = [
+            "<domain>",
+            "  <cpu mode='custom'>",
+            "    <numa>",
+            "      <cell id='0'/>",
+            "    </numa>",
+            "    <feature policy='require' name='avx avx2'/>",
+            "    <feature policy='disable' name='pku'/>",
+            "  </cpu>",
+            "</domain>",
+        ];
+        assert_eq!(brief(&now).lines(), lines);
+        let without = read("<domain/>").unwrap();
+        assert_eq!(brief(&without), without);
+    }
+
+    #[test]
+    fn what_is_told_of_a_domain_has_an_end() {
+        let with = |letters: usize| {
+            let mac = "x".repeat(letters);
+            format!(
+                "<domain><devices><interface><mac address='{mac}'/></interface></devices></domain>"
+            )
+        };
+        assert!(read(&with(BYTES - 1000)).is_ok());
+        let why = read(&with(BYTES)).unwrap_err();
+        assert!(why.contains("131072 at most"), "{why}");
+        // It is reckoned as it is told.
+        let told = read(&with(1000)).unwrap();
+        let json = serde_json::to_string(&told).unwrap().len();
+        assert!(bytes(&told).abs_diff(json) < 200, "{json}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The same of libvirt's domains: one with nothing wrong, what can be wrong with one, and the lines of its XML.
 
-use drover_tune::domain::{cards, is_accelerated, read};
+use drover_tune::domain::{brief, cards, is_accelerated, read};
 use drover_tune::facts::{
     Definition, Domain, Element, Fact, Fact::Known, Guest, Host, Kind, Offer, Pages, Seen,
 };
@@ -93,7 +93,7 @@ pub fn running(next: &str) -> Guest {
         lockable: Known(Some(Bytes(64 << 10))),
     };
     let mut guest = off(next);
-    domain(&mut guest).now = Known(now);
+    domain(&mut guest).now = Known(brief(&now));
     guest.seen = Known(seen);
     guest
 }
@@ -405,6 +405,13 @@ fn other_hosts_have_the_processor_and_the_huge_pages_of_a_domain_or_it_is_found(
         Some((read.to_owned(), lines.collect()))
     };
     assert_eq!(cpu(&[], older()), lines_of_cpu("EPYC-Milan: b lacks pku"));
+    // Of several features of one policy each is asked for.
+    let several = (
+        "<feature policy='require' name='avx'/>",
+        "<feature policy='require' name='avx2'/><feature policy='require' name='avx'/>",
+    );
+    let (read, _) = cpu(&[several], older()).unwrap();
+    assert_eq!(read, "EPYC-Milan: b lacks avx2, pku");
     // What was taken from it nobody has to have.
     let disabled = (
         "<feature policy='require' name='avx'/>",

@@ -22,7 +22,7 @@ pub fn cpu<'g>(guest: &Guest, domain: &'g Domain) -> Result<Option<Cpu<'g>>, Bec
     };
     Ok(Some(Cpu {
         model: model.to_owned(),
-        words: cpu.all("feature").filter_map(word).collect(),
+        words: cpu.all("feature").flat_map(words).collect(),
         emulated,
         written: CpuWritten::Libvirt(next),
     }))
@@ -45,15 +45,17 @@ fn model(cpu: &Element) -> Result<Option<&str>, Because> {
     }
 }
 
-/// A feature as `-cpu` has it.
-fn word(feature: &Element) -> Option<String> {
-    let name = qemus(feature.get("name")?);
-    match feature.get("policy").unwrap_or("require") {
-        "force" | "require" => Some(format!("+{name}")),
-        "disable" | "forbid" => Some(format!("-{name}")),
+/// A feature as `-cpu` has it, or several of one policy.
+fn words(feature: &Element) -> impl Iterator<Item = String> {
+    let sign = match feature.get("policy").unwrap_or("require") {
+        "force" | "require" => Some("+"),
+        "disable" | "forbid" => Some("-"),
         // It has it where its host does.
         _ => None,
-    }
+    };
+    let names = feature.get("name").unwrap_or_default();
+    let names = names.split_ascii_whitespace();
+    names.filter_map(move |name| Some(format!("{}{}", sign?, qemus(name))))
 }
 
 /// QEMU's name of a feature (`virQEMUCapsCPUFeaturesX86` in libvirt's `qemu_capabilities.c`).
@@ -69,7 +71,7 @@ fn suits(cpu: &Element, may_stay: impl Fn(&str) -> bool, all_have: impl Fn(&str)
     let Ok(model) = model(cpu) else {
         return false;
     };
-    let mut words = cpu.all("feature").filter_map(word);
+    let mut words = cpu.all("feature").flat_map(words);
     model.is_none_or(all_have) && words.all(|word| may_stay(&word))
 }
 
@@ -91,7 +93,7 @@ pub fn with_model(
         "model" | "vendor" => false,
         // What is the host's is for models that are the host's (`qemuValidateDomainDefCpu`).
         "cache" | "maxphysaddr" => part.get("mode") != Some("passthrough"),
-        "feature" => word(part).is_none_or(|word| may_stay(&word)),
+        "feature" => words(part).all(|word| may_stay(&word)),
         _ => true,
     };
     let old = next.into_iter().flat_map(|cpu| &cpu.parts);
