@@ -33,6 +33,7 @@ pub use change::{Change, Disruption, NicSetting, Step, fec_words, pause_words, r
 pub use document::Document;
 pub use finding::{Finding, Line, Severity, Subject};
 pub use link::{LinkError, LinkStep, LinkWish};
+pub use nameless::tells_hardware;
 pub use negotiation::{Negotiation, rate_of_mode};
 pub use rates::{highest, most};
 pub use report::{Report, Right, Skipped, examine};

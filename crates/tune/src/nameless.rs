@@ -1,22 +1,20 @@
 //! A guest as rules ask about it, without what it is called: to be shown to others.
 //!
-//! Interfaces of the host and bridges keep their names, as in all that is captured. Of arguments and of XML only what rules ask about stays,
+//! Interfaces of the host and bridges keep their names, as in all that is captured, unless they are made of an address. Of arguments and of XML only what rules ask about stays,
 //! and of reasons why something is not known none: others' words may have names in them.
 
 use std::collections::BTreeMap;
 
-use crate::arguments::{Value, arguments};
+use crate::arguments::{JSON_MEMORY, Value, arguments};
 use crate::facts::{Argument, Card, Definition, Domain, Element, Fact, Guest, Own, Seen};
 
-/// Parts of values that say nothing but numbers, kinds, and interfaces of the host.
-const TELLS_NOTHING: [&str; 23] = [
-    "br",
+/// Parts of values that say nothing but numbers and kinds.
+const TELLS_NOTHING: [&str; 21] = [
     "fd",
     "fds",
     "host_mtu",
     "hugetlb",
     "hugetlbsize",
-    "ifname",
     "model",
     "mq",
     "prealloc",
@@ -40,6 +38,33 @@ const NAMES: [&str; 3] = ["id", "netdev", "mem-path"];
 
 /// The same of where a domain's interface leads.
 const OF_SOURCE: [&str; 4] = ["bridge", "dev", "mode", "type"];
+
+/// The same of the host's end of it.
+const OF_TARGET: [&str; 2] = ["dev", "managed"];
+
+/// Attributes that name an interface of the host.
+const INTERFACES: [&str; 2] = ["bridge", "dev"];
+
+/// The same in arguments.
+const INTERFACES_GIVEN: [&str; 2] = ["br", "ifname"];
+
+/// How systemd names interfaces by the address of their hardware: Ethernet, wireless, mobile, serial.
+const BY_HARDWARE: [&str; 4] = ["enx", "wlx", "wwx", "slx"];
+
+/// Half of such an address, in hexadecimal digits: whose hardware it is.
+const TELLING: usize = 6;
+
+/// Whether a name, or a path with it, is made of a hardware's address.
+#[must_use]
+pub fn tells_hardware(name: &str) -> bool {
+    let begins = |prefix: &&str| {
+        name.match_indices(*prefix).any(|(at, _)| {
+            let rest = name[at + prefix.len()..].bytes();
+            rest.take_while(u8::is_ascii_hexdigit).count() >= TELLING
+        })
+    };
+    BY_HARDWARE.iter().any(begins)
+}
 
 /// In place of why something is not known.
 const TAKEN: &str = "it was not known when it was captured, and why was taken away with its name";
@@ -97,6 +122,14 @@ impl Names {
         made.or_insert_with(|| format!("name{next}")).clone()
     }
 
+    /// The same of an interface of the host, if its name tells its hardware.
+    fn interface(&mut self, name: &str) -> String {
+        match tells_hardware(name) {
+            true => self.name(name),
+            false => name.to_owned(),
+        }
+    }
+
     /// The same for an address.
     fn address(&mut self, address: &str) -> String {
         let (guest, next) = (self.guest % 0x100, self.others.len() % 0x100);
@@ -145,7 +178,8 @@ impl Names {
     fn value(&mut self, option: &str, text: &str) -> String {
         let value = Value::of(text);
         if value.is_json() {
-            return "{}".to_owned();
+            let is_memory = text == JSON_MEMORY;
+            return if is_memory { JSON_MEMORY } else { "{}" }.to_owned();
         }
         match option {
             "-mem-path" => return self.name(text),
@@ -161,6 +195,7 @@ impl Names {
         for part in rest {
             let (key, said) = part.split_once('=').unwrap_or((part, "on"));
             let said = match key {
+                _ if INTERFACES_GIVEN.contains(&key) => self.interface(said),
                 _ if TELLS_NOTHING.contains(&key) => said.to_owned(),
                 _ if NAMES.contains(&key) => self.name(said),
                 "mac" => self.address(said),
@@ -186,12 +221,20 @@ impl Names {
         let stays = |attribute: &str| match name {
             "domain" | "interface" => attribute == "type",
             "source" => OF_SOURCE.contains(&attribute),
+            "target" => OF_TARGET.contains(&attribute),
             _ => attribute != "vendor_id",
         };
         let attributes = element.attributes.iter();
         let attributes = attributes.filter(|(attribute, _)| stays(attribute));
+        let attributes = attributes.map(|(attribute, said)| {
+            let said = match INTERFACES.contains(&attribute.as_str()) {
+                true => self.interface(said),
+                false => said.clone(),
+            };
+            (attribute.clone(), said)
+        });
         let mut made = Element {
-            attributes: attributes.cloned().collect(),
+            attributes: attributes.collect(),
             parts: Vec::new(),
             ..element.clone()
         };
@@ -222,14 +265,15 @@ impl Names {
     }
 
     fn seen(&mut self, seen: &Seen) -> Seen {
-        let same = |fact: &Fact<_>| nameless(fact, Clone::clone);
         Seen {
             accelerated: nameless(&seen.accelerated, |is| *is),
             cards: nameless(&seen.cards, |cards| {
                 cards.iter().map(|card| self.card(card)).collect()
             }),
             vhost: nameless(&seen.vhost, |count| *count),
-            taps: same(&seen.taps),
+            taps: nameless(&seen.taps, |taps| {
+                taps.iter().map(|tap| self.interface(tap)).collect()
+            }),
             pages: nameless(&seen.pages, |pages| *pages),
             lockable: nameless(&seen.lockable, |most| *most),
         }
@@ -260,4 +304,24 @@ fn of_cpu(value: &Value) -> String {
         .into_iter()
         .chain(value.rest().filter(is_switch));
     parts.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_made_of_hardware_addresses_are_known_wherever_they_stand() {
+        for name in [
+            "enx001122aabbcc",
+            "wlx001122aabbcc",
+            "br-enx001122aa",
+            "sys/class/net/enx001122aabbcc/mtu",
+        ] {
+            assert!(tells_hardware(name), "{name}");
+        }
+        for name in ["enp1s0", "enx", "eth0", "wlxyz", "br-001122aabbcc"] {
+            assert!(!tells_hardware(name), "{name}");
+        }
+    }
 }

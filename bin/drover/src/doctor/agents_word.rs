@@ -55,8 +55,10 @@ impl AgentsWord {
 
     /// The same without what guests are called.
     pub fn nameless(&self) -> Self {
+        // Why may have names in it.
+        const NOT_KNOWN: &str = "they were not known when it was captured";
         let of = |guests: &Fact<Vec<Guest>>, first: usize| match guests {
-            Fact::Unknown(_) => Fact::unknown("they were not known when it was captured"),
+            Fact::Unknown(_) => Fact::unknown(NOT_KNOWN),
             Fact::Known(guests) => {
                 let numbered = (first..).zip(guests);
                 let made = numbered.map(|(number, guest)| guest.nameless(number));
@@ -67,7 +69,10 @@ impl AgentsWord {
         Self {
             guests: of(&self.guests, 1),
             domains: of(&self.domains, 1 + own),
-            offers: self.offers.clone(),
+            offers: match &self.offers {
+                Fact::Unknown(_) => Fact::unknown(NOT_KNOWN),
+                known => known.clone(),
+            },
         }
     }
 
@@ -141,5 +146,9 @@ mod tests {
         let names = nameless.guests.known().unwrap().iter();
         let names: Vec<_> = names.map(|guest| guest.name.as_str()).collect();
         assert_eq!(names, ["guest1", "guest2"]);
+        let offers = Fact::unknown("the QEMU of payroll does not answer");
+        let without = AgentsWord { offers, ..word() }.nameless();
+        let why = without.offers.get().unwrap_err();
+        assert!(!why.contains("payroll"), "{why}");
     }
 }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use drover_api::{Client, ClusterPathsRequest};
+use drover_api::{Client, ClientError, ClusterPathsRequest};
 use drover_host::{Told, Tree, facts};
 use drover_tune::facts::{Host, Interrupt};
 use drover_tune::{Document, Finding, RULES, Rule, Severity, examine};
@@ -315,11 +315,12 @@ async fn with_agents(agent: &Agent, mut host: Host) -> Host {
             host.mark_fixed(|own| is_fixed(&told.facts, own));
             AgentsWord::of(told.facts).given_to(host)
         }
-        Err(error) => {
-            let why = format!("no agent was asked: {}", with_sources(&error));
-            AgentsWord::unknown(&why).given_to(host)
-        }
+        Err(error) => AgentsWord::unknown(&not_asked(&error)).given_to(host),
     }
+}
+
+fn not_asked(error: &ClientError) -> String {
+    format!("no agent was asked: {}", with_sources(error))
 }
 
 /// Whether nobody may move an interrupt, by what the agent knows of it.
@@ -350,18 +351,19 @@ async fn capture_this(
     let _ = facts(&tree, &told);
     let mut seen = tree.seen();
     // Without an agent all else is captured.
-    let word = Client::unix(&agent.socket).facts().await.ok();
-    let mut word = word.map(|told| AgentsWord::of(told.facts));
+    let (mut word, why) = match Client::unix(&agent.socket).facts().await {
+        Ok(told) => (Some(AgentsWord::of(told.facts)), None),
+        Err(error) => (None, Some(not_asked(&error))),
+    };
     if let Some(key) = key {
         anonymous::make(&key, &mut seen, &mut told);
         word = word.as_ref().map(AgentsWord::nameless);
     }
     let files = capture::write(directory, &seen, &told, word.as_ref())?;
     let shown = directory.display().to_string();
-    let without = match &word {
-        Some(_) => "",
-        None => "; no agent answers, so nothing of its guests",
-    };
+    let without = why.as_ref().map_or_else(String::new, |why| {
+        format!("; nothing of its guests, as {why}")
+    });
     let text = format!(
         "{shown}: {files} files{without}; look at it with `drover doctor --captured {shown}`\n"
     );
@@ -369,6 +371,7 @@ async fn capture_this(
         ("directory", json!(shown)),
         ("files", json!(files)),
         ("guests", json!(word.is_some())),
+        ("because", json!(why)),
     ];
     Outcome::of_parts(text, &parts)
 }

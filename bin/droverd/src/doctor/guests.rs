@@ -17,12 +17,11 @@ use crate::limits;
 use crate::registry::{Known, Role, definitions};
 
 /// All guests that are defined or run here, by their names; those that only arrive are their source's to tell of.
-pub async fn guests(context: &Context) -> Fact<Vec<Guest>> {
+pub async fn guests(context: &Context, at_once: &Semaphore) -> Fact<Vec<Guest>> {
     let known = match context.registry.known().await {
         Ok((known, _)) => known,
         Err(refusal) => return Fact::unknown(refusal.message),
     };
-    let at_once = Semaphore::new(limits::GUESTS_READ);
     let is_here = |guest: &Known| {
         let role = guest.role.as_ref();
         !matches!(role, Some(Role::Incoming { .. } | Role::HandedOff { .. }))
@@ -37,7 +36,7 @@ pub async fn guests(context: &Context) -> Fact<Vec<Guest>> {
             (false, true) => "its QEMU does not answer",
             (false, false) => "it does not run",
         };
-        Some(one(context, definition, machine, why, &at_once))
+        Some(one(context, definition, machine, why, at_once))
     });
     let mut guests = join_all(read).await;
     guests.sort_by(|one, other| one.name.cmp(&other.name));

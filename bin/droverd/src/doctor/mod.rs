@@ -23,7 +23,7 @@ use drover_plan::Text;
 use drover_tune::facts::{Clock, Fact, Host};
 use drover_types::{HostName, with_sources};
 use jiff::Timestamp;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 use tokio::time::Instant;
 
 use self::kept::Kept;
@@ -39,10 +39,11 @@ const ROOT: &str = "/";
 /// As for [`host`].
 pub async fn facts(context: &Context) -> Result<FactsView, Refusal> {
     let began = Some(Timestamp::now());
+    let at_once = Semaphore::new(limits::GUESTS_READ);
     let (host, guests, domains, offers) = tokio::join!(
         host(context),
-        guests::guests(context),
-        domains::domains(context),
+        guests::guests(context, &at_once),
+        domains::domains(context, &at_once),
         inventory::processors(context)
     );
     let facts = Host {

@@ -60,6 +60,14 @@ impl Element {
         new
     }
 
+    /// The same with that attribute saying nothing.
+    #[must_use]
+    pub fn without(&self, attribute: &str) -> Self {
+        let mut new = self.clone();
+        new.attributes.retain(|(name, _)| name != attribute);
+        new
+    }
+
     /// The same with that part in the place of those of its name, or as its last one.
     #[must_use]
     pub fn with_part(&self, part: Self) -> Self {
@@ -170,6 +178,7 @@ mod tests {
             shown(&changed(Some(&driver), &four)),
             ["- <driver name='vhost' rss='on'/>\n+ <driver name='vhost' rss='on' queues='4'/>"]
         );
+        assert_eq!(four.without("queues"), driver);
         let eight = changed(Some(&four), &four.with("queues", "8"));
         assert!(eight[0].to.as_ref().unwrap().ends_with("queues='8'/>"));
         assert_eq!(changed(Some(&four), &four), []);

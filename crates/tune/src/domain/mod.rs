@@ -7,6 +7,7 @@ mod element;
 use roxmltree::{Document, Node, ParsingOptions};
 
 use crate::arguments::arguments;
+use crate::change::quoted;
 use crate::facts::{Card, Element, Fact};
 
 pub(crate) use element::{changed, size};
@@ -21,7 +22,14 @@ const DEPTH: usize = 8;
 const ASKED: [(&str, &[&str]); 4] = [
     (
         "domain",
-        &["cpu", "memoryBacking", "memtune", "devices", "commandline"],
+        &[
+            "cpu",
+            "memoryBacking",
+            "memtune",
+            "devices",
+            "commandline",
+            "override",
+        ],
     ),
     ("devices", &["interface", "channel"]),
     (
@@ -33,6 +41,12 @@ const ASKED: [(&str, &[&str]); 4] = [
 
 /// Parts that are told with all that is in them.
 const WHOLE: [&str; 4] = ["cpu", "memoryBacking", "memtune", "driver"];
+
+/// Within them, what no rule asks about: of each NUMA node its distance to each other.
+const LEFT_OUT: &str = "distances";
+
+/// Most that is told of one, in bytes of JSON: those of all hosts are in one answer of 32 MiB. One with 200 cards has some 100,000.
+const BYTES: usize = 128 << 10;
 
 /// What libvirt calls QEMU's arguments that it knows nothing of.
 const ARGUMENTS: &str = "commandline";
@@ -47,7 +61,7 @@ const AGENT_OF_LIBVIRT: &str =
 /// A domain, as far as rules ask about it.
 ///
 /// # Errors
-/// It is no XML, has more than 100,000 nodes, or is no domain; to be read after "because".
+/// It is no XML, has more than 100,000 nodes, is no domain, or has more than 128 KiB that rules ask about; to be read after "because".
 pub fn read(xml: &str) -> Result<Element, String> {
     let options = ParsingOptions {
         nodes_limit: NODES,
@@ -59,7 +73,54 @@ pub fn read(xml: &str) -> Result<Element, String> {
     if root.tag_name().name() != "domain" {
         return Err("libvirt's XML of it is no domain".to_owned());
     }
-    Ok(part(root, false, DEPTH))
+    let told = part(root, false, DEPTH);
+    match bytes(&told) {
+        many if many > BYTES => Err(format!(
+            "rules ask about {many} bytes of libvirt's XML of it, and are told {BYTES} at most"
+        )),
+        _ => Ok(told),
+    }
+}
+
+/// As JSON, about.
+fn bytes(element: &Element) -> usize {
+    /// `{"name":"","attributes":[],"parts":[]},`
+    const AROUND: usize = 39;
+    /// `["",""],`
+    const AROUND_ATTRIBUTE: usize = 8;
+    let attributes = element.attributes.iter();
+    let attributes = attributes.map(|(name, said)| AROUND_ATTRIBUTE + name.len() + said.len());
+    let text = element.text.as_ref().map_or(0, String::len);
+    let parts = element.parts.iter().map(bytes);
+    AROUND + element.name.len() + text + attributes.sum::<usize>() + parts.sum::<usize>()
+}
+
+/// The same of one that runs, in short: features of its processor with one policy are one, with all of their names. libvirt names some
+/// 130 of them, and lines are told of what is next alone.
+#[must_use]
+pub fn brief(now: &Element) -> Element {
+    let Some(cpu) = now.part("cpu") else {
+        return now.clone();
+    };
+    let mut parts: Vec<Element> = Vec::new();
+    for part in &cpu.parts {
+        let is_same = |one: &&mut Element| {
+            let both = part.name == "feature" && one.name == "feature";
+            both && one.get("policy") == part.get("policy")
+        };
+        match parts.iter_mut().find(is_same) {
+            None => parts.push(part.clone()),
+            Some(one) => {
+                let names = [one, part].map(|one| one.get("name").unwrap_or_default());
+                *one = one.with("name", &names.join(" "));
+            }
+        }
+    }
+    let cpu = Element {
+        parts,
+        ..cpu.clone()
+    };
+    now.with_part(cpu)
 }
 
 /// Its network cards, as it was started with them.
@@ -90,6 +151,14 @@ pub fn cards(now: &Element) -> Vec<Card> {
     cards.collect()
 }
 
+/// A command of libvirt's own as it is typed, with the domain's name, or whatever it is about, where `{}` stands; `uri` where it does not
+/// reach the domain by itself.
+#[must_use]
+pub fn virsh(uri: Option<&str>, command: &str, about: &str) -> String {
+    let uri = uri.map_or_else(String::new, |uri| format!("-c {} ", quoted(uri)));
+    format!("virsh {uri}{}", command.replace("{}", &quoted(about)))
+}
+
 /// Whether a domain runs on the hardware's processors.
 ///
 /// # Errors
@@ -112,7 +181,8 @@ fn part(node: Node<'_, '_>, whole: bool, depth: usize) -> Element {
     let asked = ASKED.iter().find(|(of, _)| *of == name);
     let is_told = |child: &Node<'_, '_>| {
         let name = child.tag_name().name();
-        whole || asked.is_some_and(|(_, parts)| parts.contains(&name))
+        let is_asked = asked.is_some_and(|(_, parts)| parts.contains(&name));
+        (whole && name != LEFT_OUT) || (is_asked && (name != "channel" || leads_to_agent(child)))
     };
     let attributes = node.attributes();
     let children = node.children().filter(Node::is_element);
@@ -136,6 +206,12 @@ fn part(node: Node<'_, '_>, whole: bool, depth: usize) -> Element {
             .map(str::to_owned),
         parts,
     }
+}
+
+/// What other channels are called is nobody's.
+fn leads_to_agent(channel: &Node<'_, '_>) -> bool {
+    let mut parts = channel.children();
+    parts.any(|part| part.has_tag_name("target") && part.attribute("name") == Some(AGENT))
 }
 
 /// Arguments that libvirt knows nothing of, as far as rules ask about them.
@@ -163,6 +239,7 @@ mod tests {
          <interface type='bridge'><mac address='52:54:00:00:00:01'/><source bridge='br0'><address secret='x'/></source>\
          <model type='virtio'/><driver name='vhost' queues='4'><host gso='off'/></driver><mtu size='9000'/></interface>\
          <interface type='user'><mac address='52:54:00:00:00:02'/></interface>\
+         <channel type='unix'><target type='virtio' name='hunter2'/></channel>\
          <graphics type='vnc' passwd='hunter2'/></devices>\
          <qemu:commandline><qemu:arg value='-object'/><qemu:arg value='secret,id=s,data=hunter2'/>\
          <qemu:arg value='-cpu'/><qemu:arg value='host'/><qemu:env name='A' value='hunter2'/></qemu:commandline></domain>";
@@ -213,6 +290,53 @@ mod tests {
         let with_agent = XML.replace("</devices>", &channel);
         let cards = super::cards(&read(&with_agent).unwrap());
         assert_eq!(cards[0].guest_mtu.get(), Err(AGENT_OF_LIBVIRT));
+    }
+
+    #[test]
+    fn features_of_a_policy_are_one_in_short_and_nothing_else_is() {
+        let feature =
+            |policy: &str, name: &str| format!("<feature policy='{policy}' name='{name}'/>");
+        let features = [
+            feature("require", "avx"),
+            feature("disable", "pku"),
+            feature("require", "avx2"),
+        ];
+        let xml = format!(
+            "<domain><cpu mode='custom'><numa><cell id='0'><distances/></cell></numa>{}</cpu></domain>",
+            features.concat()
+        );
+        let now = read(&xml).unwrap();
+        let lines = [
+            "<domain>",
+            "  <cpu mode='custom'>",
+            "    <numa>",
+            "      <cell id='0'/>",
+            "    </numa>",
+            "    <feature policy='require' name='avx avx2'/>",
+            "    <feature policy='disable' name='pku'/>",
+            "  </cpu>",
+            "</domain>",
+        ];
+        assert_eq!(brief(&now).lines(), lines);
+        let without = read("<domain/>").unwrap();
+        assert_eq!(brief(&without), without);
+    }
+
+    #[test]
+    fn what_is_told_of_a_domain_has_an_end() {
+        let with = |letters: usize| {
+            let mac = "x".repeat(letters);
+            format!(
+                "<domain><devices><interface><mac address='{mac}'/></interface></devices></domain>"
+            )
+        };
+        assert!(read(&with(BYTES - 1000)).is_ok());
+        let why = read(&with(BYTES)).unwrap_err();
+        assert!(why.contains("131072 at most"), "{why}");
+        // It is reckoned as it is told.
+        let told = read(&with(1000)).unwrap();
+        let json = serde_json::to_string(&told).unwrap().len();
+        assert!(bytes(&told).abs_diff(json) < 200, "{json}");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The same of libvirt's domains: one with nothing wrong, what can be wrong with one, and the lines of its XML.
 
-use drover_tune::domain::{cards, is_accelerated, read};
+use drover_tune::domain::{brief, cards, is_accelerated, read};
 use drover_tune::facts::{
-    Definition, Domain, Element, Fact, Fact::Known, Guest, Host, Offer, Pages, Seen,
+    Definition, Domain, Element, Fact, Fact::Known, Guest, Host, Kind, Offer, Pages, Seen,
 };
 use drover_tune::{Severity, examine};
 use drover_types::Bytes;
@@ -10,12 +10,12 @@ use drover_types::Bytes;
 use crate::guests::{self, guest_findings, nic};
 use crate::hosts::{adapter, value, words};
 
-const GIB: u64 = 1 << 30;
+pub const GIB: u64 = 1 << 30;
 
 pub const MAC: &str = "52:54:00:12:34:56";
 
 /// As libvirt tells of one that is not running.
-const XML: &str = "<domain type='kvm'>
+pub const XML: &str = "<domain type='kvm'>
   <memoryBacking>
     <hugepages>
       <page size='2048' unit='KiB'/>
@@ -93,7 +93,7 @@ pub fn running(next: &str) -> Guest {
         lockable: Known(Some(Bytes(64 << 10))),
     };
     let mut guest = off(next);
-    domain(&mut guest).now = Known(now);
+    domain(&mut guest).now = Known(brief(&now));
     guest.seen = Known(seen);
     guest
 }
@@ -122,7 +122,7 @@ fn healthy() -> Host {
 }
 
 /// What is found of a domain that runs and is otherwise in this: rule, severity, lines.
-fn found(other: &Other, spoil: impl Fn(&mut Host)) -> (String, Severity, Vec<String>) {
+pub fn found(other: &Other, spoil: impl Fn(&mut Host)) -> (String, Severity, Vec<String>) {
     let mut host = host_with(running(&xml(other)));
     spoil(&mut host);
     let found = guest_findings(&[host]);
@@ -135,11 +135,11 @@ fn found(other: &Other, spoil: impl Fn(&mut Host)) -> (String, Severity, Vec<Str
     (only.rule.clone(), only.found.severity, lines.collect())
 }
 
-fn guest(host: &mut Host) -> &mut Guest {
+pub fn guest(host: &mut Host) -> &mut Guest {
     &mut value(&mut host.domains)[0]
 }
 
-fn skipped(host: Host, rule: &str) -> String {
+pub fn skipped(host: Host, rule: &str) -> String {
     let report = examine(&[host], &[]);
     let found = report.findings.iter().find(|one| one.rule == rule);
     assert!(found.is_none(), "{found:#?}");
@@ -213,7 +213,32 @@ fn the_hand_that_changes_a_domain_is_libvirts_own_and_is_told_where() {
     );
     // What was changed, and counts as of its next start.
     let changed = by_hand(|guest| domain(guest).next = Known(read(XML).unwrap()));
+    assert!(
+        changed.starts_with("its definition says so already"),
+        "{changed}"
+    );
     assert!(changed.ends_with("start it anew"), "{changed}");
+    // A start takes it away.
+    let plugged = by_hand(|guest| {
+        let gone = XML.replace(MAC, "52:54:00:12:34:58");
+        domain(guest).next = Known(read(&gone).unwrap());
+    });
+    assert!(
+        plugged.contains("attach-device") && !plugged.contains("anew"),
+        "{plugged}"
+    );
+    // Of two that have one address the other is an adapter.
+    let teamed = by_hand(|guest| {
+        let adapter = format!(
+            "<interface type='hostdev'><mac address='{MAC}'/><model type='virtio'/></interface></devices>"
+        );
+        let both = xml(&[(" queues='4'", "")]).replace("</devices>", &adapter);
+        domain(guest).next = Known(read(&both).unwrap());
+    });
+    assert!(
+        teamed.contains(&format!("{MAC}'/> that is virtio: it counts")),
+        "{teamed}"
+    );
 }
 
 #[test]
@@ -281,12 +306,41 @@ fn each_rule_about_guests_finds_the_one_thing_in_a_domain_that_it_is_for() {
             ]
         )
     );
-    let locked = found(&[], |host| {
-        let rdma = adapter("ens1f0", "10.0.0.1/24").rdma;
-        nic(host, "ens1f0").rdma = rdma;
+    // What libvirt refuses with huge pages goes.
+    let on_demand = ("mode='immediate' threads='4'", "mode='ondemand'");
+    let (_, _, lines) = found(&[(huge, ""), on_demand], |host| {
+        host.memory.joins_shared = Known("never".into());
     });
-    assert_eq!(locked, notice("guest-locked", &[]));
+    assert_eq!(
+        lines[0],
+        "-   <allocation mode='ondemand'/>\n+   <hugepages>"
+    );
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    let threads = ("mode='immediate'", "mode='ondemand'");
+    let (_, _, lines) = found(&[(huge, ""), threads], |host| {
+        host.memory.joins_shared = Known("never".into());
+    });
+    let gone = "-   <allocation mode='ondemand' threads='4'/>";
+    let without = "+   <allocation threads='4'/>";
+    let lines = lines.join("\n");
+    assert!(lines.contains(gone) && lines.contains(without), "{lines}");
+    assert_eq!(found(&[LIMITED], with_rdma), notice("guest-locked", &[]));
 }
+
+pub fn with_rdma(host: &mut Host) {
+    let rdma = adapter("ens1f0", "10.0.0.1/24").rdma;
+    nic(host, "ens1f0").rdma = rdma;
+}
+
+/// Less than its memory, and more.
+pub const LIMITED: (&str, &str) = (
+    "</domain>",
+    "<memtune><hard_limit unit='GiB'>4</hard_limit></memtune></domain>",
+);
+pub const AMPLE: (&str, &str) = (
+    "</domain>",
+    "<memtune><hard_limit unit='GiB'>9</hard_limit></memtune></domain>",
+);
 
 #[test]
 fn a_domain_that_does_not_run_is_looked_at_by_its_definition() {
@@ -306,6 +360,21 @@ fn a_domain_that_does_not_run_is_looked_at_by_its_definition() {
     let typed = ("type='bridge'", "type='network'");
     let host = host_with(off(&xml(&[network, typed])));
     assert_eq!(skipped(host, "guest-mtu"), "it does not run");
+    // It may hand over an adapter, which has no queues of libvirt's.
+    let host = host_with(off(&xml(&[network, typed, (" queues='4'", "")])));
+    let found = guest_findings(&[host]);
+    assert_eq!(found[0].rule, "guest-queues");
+    let by_hand = found[0].found.by_hand.as_ref().unwrap();
+    assert!(
+        by_hand.contains("only where its network has a bridge"),
+        "{by_hand}"
+    );
+    // An Open vSwitch's port of its name limits nothing.
+    let mut host = host_with(off(XML));
+    nic(&mut host, "br0").kind = Kind::Virtual;
+    nic(&mut host, "br0").mtu = 1500;
+    let why = skipped(host, "guest-mtu");
+    assert_eq!(why, "br0 is no bridge of the kernel's");
 }
 
 #[test]
@@ -336,16 +405,25 @@ fn other_hosts_have_the_processor_and_the_huge_pages_of_a_domain_or_it_is_found(
         Some((read.to_owned(), lines.collect()))
     };
     assert_eq!(cpu(&[], older()), lines_of_cpu("EPYC-Milan: b lacks pku"));
+    // Of several features of one policy each is asked for.
+    let several = (
+        "<feature policy='require' name='avx'/>",
+        "<feature policy='require' name='avx2'/><feature policy='require' name='avx'/>",
+    );
+    let (read, _) = cpu(&[several], older()).unwrap();
+    assert_eq!(read, "EPYC-Milan: b lacks avx2, pku");
     // What was taken from it nobody has to have.
     let disabled = (
         "<feature policy='require' name='avx'/>",
         "<feature policy='disable' name='pku'/>",
     );
     assert_eq!(cpu(&[disabled], older()), None);
-    let model = "<model fallback='forbid'>EPYC-Milan</model>";
-    let custom = "<cpu mode='custom' match='exact' check='partial'>";
-    let passed = "<cpu mode='host-passthrough' check='none' migratable='on'>";
-    let (read, lines) = cpu(&[(model, ""), (custom, passed)], older()).unwrap();
+    let model_of_host = ("<model fallback='forbid'>EPYC-Milan</model>", "");
+    let passed = (
+        "<cpu mode='custom' match='exact' check='partial'>",
+        "<cpu mode='host-passthrough' check='none' migratable='on'>",
+    );
+    let (read, lines) = cpu(&[model_of_host, passed], older()).unwrap();
     assert_eq!(read, "host: b lacks avx2");
     assert_eq!(
         lines,
@@ -354,6 +432,23 @@ fn other_hosts_have_the_processor_and_the_huge_pages_of_a_domain_or_it_is_found(
             "+   <model fallback='forbid'>EPYC</model>"
         ]
     );
+
+    // libvirt takes what is the host's for no other model.
+    let of_host = (
+        "<topology",
+        "<cache mode='passthrough'/><maxphysaddr mode='passthrough'/><topology",
+    );
+    let (_, lines) = cpu(&[model_of_host, passed, of_host], older()).unwrap();
+    assert_eq!(
+        lines[1..],
+        [
+            "-   <cache mode='passthrough'/>\n+   <model fallback='forbid'>EPYC</model>",
+            "-   <maxphysaddr mode='passthrough'/>"
+        ]
+    );
+    let emulated = ("<topology", "<cache level='3' mode='emulate'/><topology");
+    let (_, lines) = cpu(&[model_of_host, passed, emulated], older()).unwrap();
+    assert_eq!(lines.len(), 2, "{lines:?}");
 
     let mut there = guests::healthy("b", 2);
     value(&mut there.guests).clear();
@@ -396,6 +491,8 @@ fn what_is_not_known_of_a_domain_is_skipped_with_its_reason_and_of_libvirt_once(
     let of = |other: &Other, rule| skipped(host_with(running(&xml(other))), rule);
     let model = ("<cpu mode='custom'", "<cpu mode='host-model'");
     assert!(of(&[model], "guest-cpu").contains("(host-model)"));
+    let least = ("match='exact'", "match='minimum'");
+    assert!(of(&[least], "guest-cpu").contains("(minimum)"));
     let emulated = ("<domain type='kvm'>", "<domain type='qemu'>");
     assert!(of(&[emulated], "guest-vhost").contains("emulated"));
     let other = ("<domain type='kvm'>", "<domain type='xen'>");
@@ -424,10 +521,19 @@ fn what_qemu_is_given_beside_what_libvirt_knows_is_not_taken_for_right() {
         ("-cpu host", "guest-cpu"),
         ("-netdev tap,id=n0", "guest-queues"),
         ("-object memory-backend-memfd,id=m,size=8G", "guest-pages"),
+        (
+            "-object {&quot;qom-type&quot;:&quot;memory-backend-ram&quot;}",
+            "guest-pages",
+        ),
+        ("-global virtio-net-pci.mq=off", "guest-queues"),
     ] {
         let why = of(args, rule);
         assert!(why.contains("libvirt knows nothing of"), "{args}: {why}");
     }
+    let other = "<override><device alias='net0'/></override></domain>";
+    let host = host_with(running(&XML.replace("</domain>", other)));
+    let why = skipped(host, "guest-queues");
+    assert!(why.contains("<qemu:override>"), "{why}");
     assert_eq!(
         of("-fw_cfg name=opt/x", "guest-cpu"),
         "no other host was looked at: `drover doctor --all` does"

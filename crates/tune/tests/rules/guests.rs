@@ -425,14 +425,24 @@ fn what_is_not_known_of_a_guest_is_skipped_and_of_a_host_without_an_agent_once()
 }
 
 #[test]
-fn cards_that_are_written_as_json_are_skipped_and_not_taken_for_right() {
-    let mut host = healthy("a", 1);
-    own(first(&mut host)).arguments = given(&["-netdev", "{\"type\":\"tap\",\"id\":\"n\"}"]);
-    let report = examine(&[host], &[]);
-    let skipped = report
-        .skipped
-        .iter()
-        .find(|skipped| skipped.rule == "guest-vhost")
-        .unwrap();
-    assert_eq!(skipped.because, "its -netdev is written as JSON");
+fn what_is_written_as_json_is_skipped_and_not_taken_for_right() {
+    for (args, rule, why) in [
+        (
+            ["-netdev", r#"{"type":"tap","id":"n"}"#],
+            "guest-vhost",
+            "its -netdev is written as JSON",
+        ),
+        (
+            ["-object", r#"{"qom-type":"memory-backend-ram","id":"m"}"#],
+            "guest-pages",
+            "its memory is written as JSON",
+        ),
+    ] {
+        let mut host = healthy("a", 1);
+        own(first(&mut host)).arguments = given(&args);
+        let report = examine(&[host], &[]);
+        let mut skipped = report.skipped.iter();
+        let skipped = skipped.find(|skipped| skipped.rule == rule).unwrap();
+        assert_eq!(skipped.because, why);
+    }
 }

@@ -4,6 +4,7 @@
 
 mod cases;
 mod dcbx;
+mod definitions;
 mod document;
 mod domains;
 mod guests;

@@ -25,6 +25,12 @@ fn without_its_name_the_same_is_found_of_a_guest_and_nothing_tells_what_it_was_c
             SOURCE,
             "<source bridge='br0' network='payroll' portgroup='payroll'/>",
         ),
+        (
+            "</devices>",
+            "<channel type='unix'><target type='guestfwd' address='payroll' name='org.qemu.guest_agent.0'/></channel>\
+             <interface type='direct'><mac address='52:54:00:12:34:56'/><source dev='enx525400123456'/>\
+             <target dev='enx525400123456'/><model type='e1000e'/></interface></devices>",
+        ),
         ("fallback='forbid'", "fallback='forbid' vendor_id='payroll'"),
         (" queues='4'", ""),
     ]));
@@ -38,6 +44,8 @@ fn without_its_name_the_same_is_found_of_a_guest_and_nothing_tells_what_it_was_c
         "EPYC-Milan,+avx,model-id=payroll,hv-vendor-id=payroll",
         "-netdev",
         "tap,id=payroll,ifname=tap0,script=/payroll,queues=2",
+        "-netdev",
+        "tap,id=other,ifname=enx525400123456,br=enx525400123456",
         "-device",
         "virtio-net-pci,netdev=payroll,mac=52:54:00:12:34:56,mq=on,host_mtu=9000,serial=payroll",
         "-object",
@@ -47,6 +55,7 @@ fn without_its_name_the_same_is_found_of_a_guest_and_nothing_tells_what_it_was_c
     ]);
     guests::own(&mut own).page_sizes = [("/payroll".to_owned(), 2 << 20)].into();
     let seen = value(&mut own.seen);
+    value(&mut seen.taps).insert("enx525400123456".into());
     value(&mut seen.cards)[0].netdev = secret.into();
     value(&mut seen.cards)[0].guest_mtu = Fact::unknown("payroll does not answer");
 
@@ -58,7 +67,7 @@ fn without_its_name_the_same_is_found_of_a_guest_and_nothing_tells_what_it_was_c
         *told = Known(made);
     }
     let told = serde_json::to_string(&(&nameless.guests, &nameless.domains)).unwrap();
-    for word in [secret, MAC] {
+    for word in [secret, MAC, "enx525400123456"] {
         assert!(!told.contains(word), "{told}");
     }
     let mut there = guests::healthy("b", 2);

@@ -1,7 +1,7 @@
 //! The largest packet of a guest, and of what carries it.
 
 use super::asked::Carrier;
-use super::{Net, Placed, in_definition};
+use super::{Net, Placed};
 use crate::cost::of_packets;
 use crate::facts::{Host, Kind, Layers, Nic, Seen};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
@@ -86,7 +86,7 @@ fn too_large(placed: Placed<'_>, net: &Net<'_>, way: &Way, used: u32, set: bool)
                 .to_owned(),
         )
     } else {
-        let by_hand = in_definition(placed.guest, &net.place(), &lines);
+        let by_hand = net.in_definition(placed.guest, &lines);
         ("the guest is told", by_hand)
     };
     Found {
@@ -113,7 +113,7 @@ fn too_small(placed: Placed<'_>, net: &Net<'_>, way: &Way, used: u32) -> Found {
         change: None,
         by_hand: Some(format!(
             "if all that it talks to takes as much, {}, or set it inside the guest",
-            in_definition(placed.guest, &net.place(), &lines)
+            net.in_definition(placed.guest, &lines)
         )),
         lines,
     }
@@ -179,6 +179,10 @@ fn of_bridge(host: &Host, name: &str) -> Result<Way, Because> {
     let bridge = host
         .nic(name)
         .ok_or_else(|| Because(format!("{name} was not read")))?;
+    // That of an Open vSwitch's own port limits nothing that goes through the switch.
+    if bridge.kind != Kind::Bridge {
+        return Err(Because(format!("{name} is no bridge of the kernel's")));
+    }
     let layers = Layers::of(host);
     let below = layers
         .all_carriers(bridge)

@@ -1,7 +1,7 @@
 //! How a guest's packets get in and out.
 
 use super::asked::{Carrier, nets};
-use super::{Net, Placed, in_definition};
+use super::{Net, Placed};
 use crate::facts::Guest;
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 
@@ -44,7 +44,7 @@ pub fn queues(placed: Placed<'_>, net: &Net<'_>) -> Verdict {
     };
     let wanted = wanted.max(given);
     let lines = net.with_queues(wanted);
-    let mut by_hand = in_definition(guest, &net.place(), &lines);
+    let mut by_hand = net.in_definition(guest, &lines);
     let is_there_before =
         matches!(&net.carrier, Carrier::Tap { name: Some(_), .. } if net.made_before());
     if given < wanted && is_there_before {
@@ -53,6 +53,9 @@ pub fn queues(placed: Placed<'_>, net: &Net<'_>) -> Verdict {
         );
     } else if net.handed || !is_tap {
         by_hand.push_str("; who serves the other end has to have as many");
+    }
+    if net.by_network {
+        by_hand.push_str("; only where its network has a bridge: of an adapter that a network hands over libvirt starts no domain with several queues");
     }
     Ok(Answer::Found(Found {
         severity: Severity::Notice,
@@ -82,7 +85,7 @@ pub fn vhost(placed: Placed<'_>, net: &Net<'_>) -> Verdict {
             why: "QEMU's main thread carries each packet, and the same thread is needed while the guest is moved".into(),
             cost: None,
             change: None,
-            by_hand: Some(in_definition(guest, &net.place(), &lines)),
+            by_hand: Some(net.in_definition(guest, &lines)),
             lines,
         }));
     }

@@ -129,7 +129,12 @@ impl Asked<'_> {
         let common = offers.as_deref().and_then(models::newest);
         let lines = common.map(|model| {
             let offers = offers.as_deref().unwrap_or_default();
-            self.0.with_model(model, |part| may_stay(part, offers))
+            let all_have = |model: &str| {
+                let mut all = offers.iter();
+                !ALL.contains(&model) && all.all(|offer| offer.models.contains(model))
+            };
+            let may_stay = |part: &str| may_stay(part, offers);
+            self.0.with_model(model, may_stay, all_have)
         });
         let lines = lines.unwrap_or_default();
         Found {

@@ -24,6 +24,8 @@ pub struct Net<'g> {
     pub carrier: Carrier,
     /// Queues that the host's end has.
     pub given: u32,
+    /// Where it leads libvirt decides when it starts the domain, by the network that is named.
+    pub by_network: bool,
     /// Somebody else opened these, or made what they belong to.
     pub handed: bool,
     /// The card may have more than one.
@@ -71,6 +73,8 @@ enum NetWritten<'g> {
     Libvirt {
         /// As it will be when the domain is started next; none of a card that was plugged in.
         next: Option<&'g Element>,
+        /// There an adapter has the same address (`<teaming>`).
+        has_twin: bool,
         /// Its processor is the hardware's.
         accelerated: bool,
     },
@@ -98,8 +102,12 @@ pub struct Backend<'g> {
 #[derive(Debug)]
 enum MemoryWritten<'g> {
     Own(&'g Argument, Value),
-    /// `<memoryBacking>`, where it has one.
-    Libvirt(Option<&'g Element>),
+    Libvirt {
+        /// `<memoryBacking>`, where it has one.
+        next: Option<&'g Element>,
+        /// The domain's processors: as many threads fill memory where nothing is said.
+        vcpus: u32,
+    },
 }
 
 /// A guest's processor.
@@ -162,7 +170,7 @@ pub fn cpu<'g>(guest: &'g Guest, here: &Offers) -> Result<Option<Cpu<'g>>, Becau
     }
 }
 
-/// What of its memory may be locked; none where that shows only while it runs.
+/// What of its memory may be locked; none where that shows only while it runs, or libvirt lets nobody lock it.
 ///
 /// # Errors
 /// It is not known.
@@ -198,14 +206,22 @@ impl Net<'_> {
         }
     }
 
-    /// The card's place in its definition.
-    pub fn place(&self) -> String {
-        match self.written {
+    /// What people do to have these lines of it, and when that counts.
+    pub fn in_definition(&self, guest: &Guest, lines: &[Line]) -> String {
+        let mac = format!("<mac address='{}'/>", self.name);
+        let place = match self.written {
             NetWritten::Own { .. } => String::new(),
-            NetWritten::Libvirt { .. } => {
-                format!("in its <interface> of <mac address='{}'/>", self.name)
+            NetWritten::Libvirt { next: None, .. } => {
+                return format!(
+                    "no definition has its card of {mac}, which was plugged in and is gone when it is started next: whoever plugs it in (virsh attach-device) is to say so in its <interface>"
+                );
             }
-        }
+            NetWritten::Libvirt { has_twin, .. } => {
+                let which = if has_twin { " that is virtio" } else { "" };
+                format!("in its <interface> of {mac}{which}")
+            }
+        };
+        in_definition(guest, &place, lines)
     }
 
     /// What tells the guest how large its packets may be.
@@ -216,7 +232,7 @@ impl Net<'_> {
         }
     }
 
-    /// Its lines with so many queues.
+    /// Its lines with so many queues; none where it will have them already.
     pub fn with_queues(&self, wanted: u32) -> Vec<Line> {
         match &self.written {
             NetWritten::Own {
@@ -224,13 +240,13 @@ impl Net<'_> {
                 connection,
                 makes,
             } => own::with_queues(self, wanted, connects, connection, makes.as_ref()),
-            NetWritten::Libvirt { next, accelerated } => {
-                libvirt::with_queues(self, wanted, *next, *accelerated)
-            }
+            NetWritten::Libvirt {
+                next, accelerated, ..
+            } => libvirt::with_queues(self, wanted, *next, *accelerated),
         }
     }
 
-    /// Its lines with the kernel carrying its packets.
+    /// Its lines with the kernel carrying its packets; none where it will already.
     pub fn with_vhost(&self) -> Vec<Line> {
         match &self.written {
             NetWritten::Own {
@@ -259,30 +275,29 @@ impl Backend<'_> {
     /// Its place in its definition.
     pub const fn place(&self) -> &'static str {
         match self.written {
-            MemoryWritten::Libvirt(Some(_)) => "in its <memoryBacking>",
-            MemoryWritten::Own(..) | MemoryWritten::Libvirt(None) => "",
+            MemoryWritten::Libvirt { next: Some(_), .. } => "in its <memoryBacking>",
+            MemoryWritten::Own(..) | MemoryWritten::Libvirt { next: None, .. } => "",
         }
     }
 
-    /// Its lines with so many threads that fill it.
+    /// Its lines with so many threads that fill it; none where it will be so already.
     pub fn with_threads(&self, threads: u32) -> Vec<Line> {
-        let threads = threads.to_string();
         match &self.written {
             MemoryWritten::Own(argument, value) => {
                 vec![own::changed(
                     argument,
-                    &value.with("prealloc-threads", &threads),
+                    &value.with("prealloc-threads", &threads.to_string()),
                 )]
             }
-            MemoryWritten::Libvirt(backing) => libvirt::with_threads(*backing, &threads),
+            MemoryWritten::Libvirt { next, vcpus } => libvirt::with_threads(*next, threads, *vcpus),
         }
     }
 
-    /// Its lines with huge pages; none where they cannot be had by a line.
+    /// Its lines with huge pages; none where they cannot be had by a line, or will be there already.
     pub fn with_huge_pages(&self) -> Vec<Line> {
         match &self.written {
             MemoryWritten::Own(argument, value) => own::with_huge_pages(argument, value),
-            MemoryWritten::Libvirt(backing) => libvirt::with_huge_pages(*backing),
+            MemoryWritten::Libvirt { next, .. } => libvirt::with_huge_pages(*next),
         }
     }
 }
@@ -296,8 +311,14 @@ impl Cpu<'_> {
         }
     }
 
-    /// Its lines with another model, and those of its words that mean something with that.
-    pub fn with_model(&self, model: &str, may_stay: impl Fn(&str) -> bool) -> Vec<Line> {
+    /// Its lines with another model, and those of its words that mean something with that; none where it will have one that all hosts
+    /// have already.
+    pub fn with_model(
+        &self,
+        model: &str,
+        may_stay: impl Fn(&str) -> bool,
+        all_have: impl Fn(&str) -> bool,
+    ) -> Vec<Line> {
         match self.written {
             CpuWritten::Own(argument) => {
                 let kept = self.words.iter().map(String::as_str);
@@ -305,7 +326,7 @@ impl Cpu<'_> {
                 let parts: Vec<&str> = [model].into_iter().chain(kept).collect();
                 vec![own::changed(argument, &Value::of(&parts.join(",")))]
             }
-            CpuWritten::Libvirt(cpu) => libvirt::with_model(cpu, model, may_stay),
+            CpuWritten::Libvirt(cpu) => libvirt::with_model(cpu, model, may_stay, all_have),
         }
     }
 }

@@ -86,6 +86,7 @@ fn net<'g>(
     Net {
         carrier: carrier(&connection),
         given: by_number.or_else(by_files).unwrap_or(1),
+        by_network: false,
         handed: connection.get("fds").is_some(),
         multiqueue: card.map_or_else(
             || made.and_then(|card| card.is_on("mq")) == Some(true),
@@ -200,6 +201,9 @@ pub fn backends<'g>(guest: &Guest, own: &'g Own) -> Result<Vec<Backend<'g>>, Bec
 
 fn of_object<'g>(guest: &Guest, own: &Own, argument: &'g Argument) -> Result<Backend<'g>, Because> {
     let value = Value::of(argument.value.as_deref().unwrap_or_default());
+    if value.is_json() {
+        return Err("its memory is written as JSON".into());
+    }
     let kind = value.kind();
     let file = value.get("mem-path");
     let file = file.and_then(|path| own.page_sizes.get(path));
