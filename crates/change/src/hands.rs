@@ -39,6 +39,12 @@ pub trait Hands {
     /// Why it is not known.
     fn carries(&self, nic: &str) -> impl Future<Output = Result<bool, String>>;
 
+    /// Has those who read such files while they run read these again, in one wait that is bounded. One that is not there has none.
+    ///
+    /// # Errors
+    /// Why they have not, and what has them do so.
+    fn reread(&self, files: &[&Rewrite]) -> impl Future<Output = Result<(), String>>;
+
     /// What is at the place of this file.
     ///
     /// # Errors

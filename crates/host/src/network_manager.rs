@@ -33,10 +33,10 @@ pub enum NetworkManagerError {
         version: String,
     },
     /// It goes on with what it knew of the profile.
-    #[error("NetworkManager cannot read {path}: its log says why")]
+    #[error("NetworkManager cannot read {}: its log says why", files.join(", "))]
     Refused {
-        /// The file.
-        path: String,
+        /// The files.
+        files: Vec<String>,
     },
 }
 
@@ -57,15 +57,15 @@ pub async fn version() -> Result<(u32, u32), NetworkManagerError> {
     numbers(&version).ok_or(NetworkManagerError::Version { version })
 }
 
-/// Has it read the file of a profile again, which is there. One that does not run reads it as it starts.
+/// Has it read files of profiles again, which are there. One that does not run reads them as it starts.
 ///
 /// # Errors
-/// [`NetworkManagerError`]; it has the profile as it was, then.
-pub async fn load(path: &str) -> Result<(), NetworkManagerError> {
+/// [`NetworkManagerError`]; it has profiles as they were, then.
+pub async fn load(paths: &[&str]) -> Result<(), NetworkManagerError> {
     let loaded = within(async {
         let bus = bus().await?;
         let (settings, interface) = (format!("{PATH}/Settings"), format!("{NAME}.Settings"));
-        let files = &(vec![path],);
+        let files = &(paths,);
         let asked = bus.call_method(
             Some(NAME),
             settings.as_str(),
@@ -80,9 +80,7 @@ pub async fn load(path: &str) -> Result<(), NetworkManagerError> {
     });
     match loaded.await {
         Ok(failed) if failed.is_empty() => Ok(()),
-        Ok(_) => Err(NetworkManagerError::Refused {
-            path: path.to_owned(),
-        }),
+        Ok(files) => Err(NetworkManagerError::Refused { files }),
         Err(NetworkManagerError::Absent) => Ok(()),
         Err(error) => Err(error),
     }

@@ -320,10 +320,13 @@ async fn a_network_manager_that_stands_still_has_all_taken_back_and_is_named_and
     let view = managed.host.ended(id).await;
     assert_eq!(view.state, ChangeState::InDoubt, "{view:#?}");
     assert_eq!(managed.text(), TEXT);
-    let log = format!("{:#?}", managed.host.client().change(id).await.unwrap());
-    assert!(log.contains("has not answered for 5 s"), "{log}");
+    let why = view.why.unwrap();
+    assert!(why.contains("has not answered for 5 s"), "{why}");
+    let command = format!("`nmcli connection load {PROFILE}`");
+    assert!(why.contains(&command), "{why}");
     managed.signal("-CONT");
-    managed.host.undo(id).await.unwrap();
+    let undone = managed.host.undo(id).await.unwrap();
+    assert_eq!(undone.state, ChangeState::Undone, "{undone:#?}");
     assert_eq!(managed.text(), TEXT);
     assert_eq!(managed.knows("802-3-ethernet.mtu"), "1500");
 
@@ -334,6 +337,40 @@ async fn a_network_manager_that_stands_still_has_all_taken_back_and_is_named_and
     let view = managed.host.ended(id).await;
     assert_eq!(view.state, ChangeState::Applied, "{view:#?}");
     assert_eq!(managed.text(), written());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_undo_sets_back_what_was_set_before_it_waits_for_a_network_manager_that_stands_still() {
+    let Some(managed) = Managed::new("nmundo").await else {
+        return;
+    };
+    let host = &managed.host;
+    let view = managed.persist().await;
+    assert_eq!(view.state, ChangeState::Applied, "{view:#?}");
+    managed.signal("-STOP");
+    let undone = host.undo(view.id).await.unwrap();
+    assert_eq!(undone.state, ChangeState::InDoubt, "{undone:#?}");
+    let why = undone.why.unwrap();
+    assert!(why.contains("has not answered for 5 s"), "{why}");
+    assert_eq!(host.facts().await.nic("nm0").unwrap().mtu, 1500);
+    assert_eq!(managed.text(), TEXT);
+    // It is waited for once, when the file and the MTU are back.
+    let records = host.account(view.id).records;
+    let asked = records
+        .iter()
+        .position(|record| matches!(record, Record::UndoAsked { .. }));
+    let back = [Record::Undone { step: 1 }, Record::Undone { step: 0 }];
+    let after = &records[asked.unwrap() + 1..];
+    assert_eq!(after[..2], back);
+    let told = &after[2..];
+    assert!(
+        matches!(told, [Record::NotReread { .. }, Record::Ended { .. }]),
+        "{told:?}"
+    );
+    managed.signal("-CONT");
+    let undone = host.undo(view.id).await.unwrap();
+    assert_eq!(undone.state, ChangeState::Undone, "{undone:#?}");
+    assert_eq!(managed.knows("802-3-ethernet.mtu"), "1500");
 }
 
 impl Managed {
