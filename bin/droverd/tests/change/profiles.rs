@@ -348,7 +348,8 @@ async fn an_undo_sets_back_what_was_set_before_it_waits_for_a_network_manager_th
     let view = managed.persist().await;
     assert_eq!(view.state, ChangeState::Applied, "{view:#?}");
     managed.signal("-STOP");
-    let undone = host.undo(view.id).await.unwrap();
+    host.undo(view.id).await.unwrap();
+    let undone = host.ended(view.id).await;
     assert_eq!(undone.state, ChangeState::InDoubt, "{undone:#?}");
     let why = undone.why.unwrap();
     assert!(why.contains("has not answered for 5 s"), "{why}");
