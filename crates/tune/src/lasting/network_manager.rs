@@ -11,6 +11,10 @@ pub const BY: &str = "NetworkManager";
 /// The first two numbers of a version, such as 1.42.
 pub type Version = (u32, u32);
 
+/// The first that keeps a profile which somebody has changed for now alone in a file, below `/run`. One before has that in its memory, tells
+/// nobody, and loses it as it reads the profile's file. Source: `nms-keyfile-plugin.c` (`load_connections`) of 1.18, NEWS of 1.20.
+const KEEPS_ALL_IN_FILES: Version = (1, 20);
+
 /// A property of a profile with its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Property {
@@ -180,6 +184,7 @@ pub(super) fn told(properties: &[Property], owner: &NicOwner, owners: &Owners) -
         return Vec::new();
     };
     let keyfile = match &owners.network_manager {
+        Ok(version) if *version < KEEPS_ALL_IN_FILES => Err(in_memory(*version)),
         Ok(_) => keyfile.as_ref().map_err(String::clone),
         Err(why) => Err(why.clone()),
     };
@@ -198,6 +203,14 @@ pub(super) fn told(properties: &[Property], owner: &NicOwner, owners: &Owners) -
         part(Of::Ethtool, "[ethtool]"),
     ];
     parts.into_iter().flatten().collect()
+}
+
+fn in_memory((major, minor): Version) -> String {
+    let (since_major, since_minor) = KEEPS_ALL_IN_FILES;
+    format!(
+        "NetworkManager {major}.{minor} does not tell what somebody has changed in its memory alone, and loses that as it reads the file: \
+         {since_major}.{since_minor} is the first that tells"
+    )
 }
 
 fn command(profile: &str, properties: &[Property], why: String) -> Lasting {

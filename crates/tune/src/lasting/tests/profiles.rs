@@ -133,6 +133,28 @@ fn a_profile_that_is_not_written_is_told_with_a_command_and_with_the_reason() {
 }
 
 #[test]
+fn a_version_that_keeps_what_was_changed_for_now_in_its_memory_alone_is_left_to_people() {
+    let packets = [nic("ens1", NicSetting::Mtu, "1500")];
+    for (version, is_written) in [((1, 18), false), ((1, 20), true), ((2, 0), true)] {
+        let owners = owners(Ok(version), of(&[found(LAN, TEXT)]));
+        let (told, not_kept) = lasting(packets.iter(), &owners);
+        assert_eq!((told.len(), not_kept), (1, Vec::new()));
+        match (&told[0].how, &told[0].because) {
+            (How::Lines { .. }, None) => assert!(is_written, "{version:?}"),
+            (How::Commands(commands), Some(why)) => {
+                assert!(!is_written, "{version:?}");
+                let command =
+                    format!("nmcli connection modify uuid {UUID} 802-3-ethernet.mtu 1500");
+                assert_eq!(commands, &[command]);
+                let begins = "NetworkManager 1.18 does not tell what somebody has changed";
+                assert!(why.starts_with(begins), "{why}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
 fn the_file_of_a_profile_is_the_one_that_has_precedence_and_written_only_below_etc() {
     let other = found(
         "/etc/NetworkManager/system-connections/other",
