@@ -150,7 +150,7 @@ impl Places {
                 let owner = owners.nics.get(nic);
                 let owner = owner.ok_or_else(|| format!("it is not known who sets {nic} up"))?;
                 if let SetUp::NetworkManager { .. } = owner.by {
-                    let properties = network_manager::properties(what, to, owners)?;
+                    let properties = network_manager::properties(what, (from, to), owners)?;
                     let all = self.profiles.entry(nic.clone()).or_default();
                     all.extend(properties);
                     return Ok(());

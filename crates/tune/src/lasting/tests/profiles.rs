@@ -133,6 +133,47 @@ fn a_profile_that_is_not_written_is_told_with_a_command_and_with_the_reason() {
 }
 
 #[test]
+fn a_rate_that_network_manager_would_not_offer_does_not_last() {
+    let owners = owners(Ok((1, 42)), of(&[found(LAN, TEXT)]));
+    let copper =
+        "on advertise 1000baseT/Full on 10000baseT/Full on 2500baseT/Full on 25000baseCR/Full on";
+    let fibre = "on advertise 10000baseSR/Full on";
+    for (from, mbit, lasts) in [
+        (copper, 1000, true),
+        (copper, 10000, true),
+        (copper, 2500, false),
+        (copper, 25000, false),
+        (copper, 100, false),
+        (fibre, 10000, false),
+        ("off speed 1000 duplex full", 1000, false),
+    ] {
+        let rate = [Step::Nic {
+            nic: "ens1".into(),
+            what: NicSetting::Negotiation,
+            from: from.into(),
+            to: format!("on speed {mbit} duplex full"),
+        }];
+        let (told, not_kept) = lasting(rate.iter(), &owners);
+        if lasts {
+            assert_eq!(not_kept, [], "{from} {mbit}");
+            let How::Lines { lines, .. } = &told[0].how else {
+                panic!("{told:?}");
+            };
+            let expected = [
+                "auto-negotiate=true",
+                &format!("speed={mbit}"),
+                "duplex=full",
+            ];
+            assert_eq!(lines, &expected);
+        } else {
+            assert_eq!(told, [], "{from} {mbit}");
+            let mode = format!("is not known to have {mbit}baseT/Full");
+            assert!(not_kept[0].why.ends_with(&mode), "{not_kept:?}");
+        }
+    }
+}
+
+#[test]
 fn a_version_that_keeps_what_was_changed_for_now_in_its_memory_alone_is_left_to_people() {
     let packets = [nic("ens1", NicSetting::Mtu, "1500")];
     for (version, is_written) in [((1, 18), false), ((1, 20), true), ((2, 0), true)] {
