@@ -183,12 +183,12 @@ fn pause(to: &str) -> Result<Vec<Property>, String> {
         );
     }
     let switch = |name, on| Property::ethtool(name, Value::Switch(on), (1, 32));
-    let agreed = pause.agreed.map(|on| switch("pause-autoneg", on));
-    let both = [
+    // Also where the driver tells nothing of that: beside one that is on in the file it refuses the others, and the whole profile.
+    Ok(vec![
+        switch("pause-autoneg", false),
         switch("pause-rx", pause.receive),
         switch("pause-tx", pause.send),
-    ];
-    Ok(agreed.into_iter().chain(both).collect())
+    ])
 }
 
 /// Lines of its file where that can be written, one answer for each part of it; and a command otherwise.

@@ -93,6 +93,15 @@ fn a_profile_gets_lines_in_its_file_and_keeps_all_others() {
 }
 
 #[test]
+fn pause_frames_of_which_the_driver_tells_no_agreement_are_written_with_none() {
+    let with_pause = format!("{TEXT}\n[ethtool]\npause-autoneg=true\n");
+    let expected = with_pause.replace("pause-autoneg=true\n", "pause-autoneg=false\n")
+        + "pause-rx=false\npause-tx=true\n";
+    let pause = [nic("ens1", NicSetting::Pause, "rx off tx on")];
+    assert_eq!(becomes(&pause, (1, 42), &with_pause), expected);
+}
+
+#[test]
 fn what_the_version_that_runs_would_pass_over_in_silence_does_not_last() {
     let owners = owners(Ok((1, 42)), of(&[found(LAN, TEXT)]));
     let queues = [nic("ens1", NicSetting::CombinedChannels, "8")];
