@@ -78,14 +78,14 @@ pub(crate) async fn moved_files(hands: &impl Hands, files: &[Rewrite]) -> Vec<Mo
     moved
 }
 
-/// In which way a file is not as it has to be; `None` of one that is.
+/// In which way a file is not as it has to be, or not what its reader goes by; `None` of one that is both.
 pub(crate) async fn otherwise(
     hands: &impl Hands,
     file: &Rewrite,
     is_so: impl Fn(&Place) -> bool,
 ) -> Option<String> {
     match hands.place(&file.path).await {
-        Ok(place) if is_so(&place) => None,
+        Ok(place) if is_so(&place) => hands.goes_by(file).await.err(),
         Ok(place) => Some(file.differs(&place)),
         Err(why) => Some(why),
     }

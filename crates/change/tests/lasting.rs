@@ -247,6 +247,40 @@ async fn a_reader_that_does_not_answer_is_waited_for_once_when_all_is_taken_back
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_file_over_which_another_one_lies_is_neither_written_nor_called_undone() {
+    const OVER: &str = "run/etc/theirs.conf";
+    let with = |mut there: Tree, path: &str| {
+        there.insert(path.to_owned(), String::new());
+        there
+    };
+    let world = host();
+    let there = with(before(), OVER);
+    world.restore(&there);
+    let why = "/etc/theirs.conf was changed since: there is another one in /run".to_owned();
+    let outcome = world.process(Fate::default(), BOOT).await;
+    assert_eq!(outcome, Some(Outcome::Refused { why: why.clone() }));
+    assert_eq!(world.all(), there);
+
+    let world = applied().await;
+    let there = with(after(), OVER);
+    world.restore(&there);
+    assert_eq!(world.undo(Fate::default()).await, Some(Err(why)));
+    assert_eq!(world.all(), there);
+    // While all is taken back it keeps nothing from that.
+    world.restore(&with(after(), "run/etc/"));
+    let fate = Fate {
+        meddles: Some((4, OVER.to_owned(), String::new())),
+        ..Fate::default()
+    };
+    let outcome = world.undo(fate).await.unwrap().unwrap();
+    let why = "it was to be undone; /etc/theirs.conf: there is another one in /run".to_owned();
+    assert_eq!(outcome, Outcome::InDoubt { why });
+    assert_eq!(world.all(), with(before(), OVER));
+    world.restore(&before());
+    assert_eq!(world.undo(Fate::default()).await, Some(Ok(Outcome::Undone)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_host_that_loses_power_at_any_call_and_sets_what_its_files_say_comes_to_all_or_nothing() {
     let mut deaths = 0;
     for call in 0.. {

@@ -46,6 +46,18 @@ impl Hands for ThisHost<'_> {
         done.map_err(|error| with_sources(&error))
     }
 
+    async fn goes_by(&self, file: &Rewrite) -> Result<(), String> {
+        let over = match file.by == NETWORK_MANAGER {
+            true => drover_host::shadow(self.root, &file.after),
+            false => None,
+        };
+        over.map_or(Ok(()), |over| {
+            Err(format!(
+                "NetworkManager goes by {over}: somebody has changed the profile in its memory alone"
+            ))
+        })
+    }
+
     async fn reread(&self, files: &[&Rewrite]) -> Result<(), String> {
         // By a file that is gone NetworkManager takes a link down; no change makes one, so that none is removed either.
         let its = |file: &&&Rewrite| file.by == NETWORK_MANAGER && file.before.is_some();

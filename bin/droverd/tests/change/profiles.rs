@@ -280,6 +280,24 @@ async fn a_profile_that_somebody_edits_afterwards_keeps_what_was_written_and_is_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_profile_that_somebody_has_changed_in_memory_alone_is_not_called_undone() {
+    let Some(managed) = Managed::new("nmover").await else {
+        return;
+    };
+    let view = managed.persist().await;
+    assert_eq!(view.state, ChangeState::Applied, "{view:#?}");
+    managed
+        .nmcli("connection modify --temporary lan ipv4.dns 10.79.0.9")
+        .unwrap();
+    let (code, message) = refused(managed.host.undo(view.id).await);
+    assert_eq!(code, ErrorCode::NotUndoable, "{message}");
+    let over = "NetworkManager goes by /run/NetworkManager/system-connections/";
+    assert!(message.contains(over), "{message}");
+    assert_eq!(managed.text(), written());
+    assert_eq!(managed.knows("802-3-ethernet.mtu"), "1400");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_dies_about_a_profile_leaves_it_to_network_manager_as_a_whole_or_as_before()
 {
     let Some(managed) = Managed::new("nmdies").await else {

@@ -99,7 +99,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         self.leave(number, found);
     }
 
-    /// If a file is neither as it was written nor as it was before: in which way.
+    /// If a file is neither as it was written nor as it was before, or its reader goes by something else: in which way.
     pub(super) async fn file_not_as_left(&self, file: &Rewrite) -> Option<Moved> {
         let found = otherwise(self.hands, file, |place| {
             file.is_before(place) || file.is_after(place)

@@ -507,6 +507,14 @@ impl Hands for Host<'_> {
         Ok(())
     }
 
+    async fn goes_by(&self, file: &Rewrite) -> Result<(), String> {
+        let over = self.world.file(&format!("run{}", file.path));
+        match over.exists() {
+            true => Err("there is another one in /run".to_owned()),
+            false => Ok(()),
+        }
+    }
+
     async fn reread(&self, files: &[&Rewrite]) -> Result<(), String> {
         self.world.call().await;
         if self.world.fate.borrow().unread {

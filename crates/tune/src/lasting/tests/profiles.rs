@@ -1,6 +1,6 @@
 //! Profiles of NetworkManager, and the files that have them.
 
-use super::keyfile::{FOLDERS, Found, Keyfile, is_keyfile, is_looked_on_at, keyfile};
+use super::keyfile::{FOLDERS, Found, Keyfile, is_keyfile, is_looked_on_at, keyfile, shadow};
 use super::*;
 
 const UUID: &str = "0f2c1d5e-55aa-4a0e-9d5b-1f2e3d4c5b6a";
@@ -270,6 +270,17 @@ fn a_profile_that_may_be_about_other_interfaces_or_could_be_misread_is_left_to_p
         let said = with(from, to).unwrap_err();
         assert!(said.contains(why), "{said}");
     }
+}
+
+#[test]
+fn what_is_changed_in_memory_alone_lies_over_a_file_of_the_same_profile() {
+    let over = "/run/NetworkManager/system-connections/lan.nmconnection";
+    let lan = found(LAN, TEXT);
+    let changed = found(over, &TEXT.replace(UUID, &UUID.to_uppercase()));
+    assert_eq!(shadow(TEXT, &[lan.clone(), changed]), Some(over));
+    let other = found(over, "[connection]\nuuid=1\n");
+    assert_eq!(shadow(TEXT, &[lan, other.clone()]), None);
+    assert_eq!(shadow("[connection]\nid=lan\n", &[other]), None);
 }
 
 #[test]
