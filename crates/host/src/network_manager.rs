@@ -1,8 +1,10 @@
 //! NetworkManager over D-Bus, as far as files of its profiles take it: which version runs, and that a file is another one by now.
 //!
-//! Starts nothing, activates nothing, and has no link be set.
+//! Starts nothing, and has no link be set. The active connection stays as it is. What waits for a connection may get one by it: of a profile
+//! that has become another one NetworkManager looks again at all devices that are to be connected by themselves.
 //!
-//! Source: NetworkManager's D-Bus interfaces `org.freedesktop.NetworkManager` and `org.freedesktop.NetworkManager.Settings`.
+//! Source: NetworkManager's D-Bus interfaces `org.freedesktop.NetworkManager` and `org.freedesktop.NetworkManager.Settings`; `nm-policy.c`
+//! (`connection_updated`).
 
 use std::io;
 
