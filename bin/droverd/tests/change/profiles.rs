@@ -17,6 +17,9 @@ use sha2::{Digest as _, Sha256};
 use crate::host::Host;
 use crate::refusals::refused;
 
+mod deaths;
+mod keys;
+
 /// Where `scripts/setup --for-tests` puts it.
 const UNPACKED: &str = "/var/cache/drover-lab/network-manager";
 const PROFILE: &str = "/etc/NetworkManager/system-connections/lan.nmconnection";
@@ -295,35 +298,6 @@ async fn a_profile_that_somebody_has_changed_in_memory_alone_is_not_called_undon
     assert!(message.contains(over), "{message}");
     assert_eq!(managed.text(), written());
     assert_eq!(managed.knows("802-3-ethernet.mtu"), "1400");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_dies_about_a_profile_leaves_it_to_network_manager_as_a_whole_or_as_before()
-{
-    let Some(managed) = Managed::new("nmdies").await else {
-        return;
-    };
-    let host = &managed.host;
-    let whole = managed.persist().await;
-    let records = host.account(whole.id).records;
-    let proved = records.iter().position(|record| *record == Record::Proved);
-    let proved = proved.unwrap() + 1;
-    host.undo(whole.id).await.unwrap();
-    for more in 0..3 {
-        let id = managed.order().await;
-        host.when_written(id, proved + more).await;
-        host.kill_process(id);
-        let view = host.ended(id).await;
-        println!("killed after {} records: {:?}", proved + more, view.state);
-        if view.state == ChangeState::Applied {
-            assert_eq!(managed.text(), written());
-            assert_eq!(managed.knows("802-3-ethernet.mtu"), "1400");
-            host.undo(id).await.unwrap();
-        }
-        assert_eq!(managed.text(), TEXT, "{view:#?}");
-        assert_eq!(managed.knows("802-3-ethernet.mtu"), "1500");
-        assert_eq!(host.facts().await.nic("nm0").unwrap().mtu, 1500);
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
