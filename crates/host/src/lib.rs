@@ -23,6 +23,7 @@ mod files;
 mod idle;
 mod interfaces;
 mod interrupts;
+mod keyfiles;
 mod latency;
 pub mod limits;
 mod lldp;
@@ -51,6 +52,7 @@ pub use interfaces::interfaces;
 pub use interrupts::{
     Adapter, Adapters, AffinityError, adapters, affinity, irqbalance, set_affinity,
 };
+pub use keyfiles::shadow;
 pub use latency::LatencyRequest;
 pub use memory::{Memory, memory};
 pub use netlink::attributes::{attribute, bitset};

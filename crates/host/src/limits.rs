@@ -59,6 +59,9 @@ pub const PROFILES: usize = 16;
 /// Bytes of a file by which settings last: those that come with distributions have some 10 KiB, an `interfaces` of 100 stanzas 20.
 pub const ETC_FILE: u64 = 64 * 1024;
 
+/// Bytes of a file's name: as many as file systems take (`NAME_MAX`).
+pub const NAME: usize = 255;
+
 /// Bytes of an attribute of such a file, and of all their names: as many as the kernel takes (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`).
 pub const ATTRIBUTE: usize = 64 * 1024;
 

@@ -1,8 +1,10 @@
 //! NetworkManager over D-Bus, as far as files of its profiles take it: which version runs, and that a file is another one by now.
 //!
-//! Starts nothing, activates nothing, and has no link be set.
+//! Starts nothing, and has no link be set. The active connection stays as it is. What waits for a connection may get one by it: of a profile
+//! that has become another one NetworkManager looks again at all devices that are to be connected by themselves.
 //!
-//! Source: NetworkManager's D-Bus interfaces `org.freedesktop.NetworkManager` and `org.freedesktop.NetworkManager.Settings`.
+//! Source: NetworkManager's D-Bus interfaces `org.freedesktop.NetworkManager` and `org.freedesktop.NetworkManager.Settings`; `nm-policy.c`
+//! (`connection_updated`).
 
 use std::io;
 
@@ -33,10 +35,10 @@ pub enum NetworkManagerError {
         version: String,
     },
     /// It goes on with what it knew of the profile.
-    #[error("NetworkManager cannot read {path}: its log says why")]
+    #[error("NetworkManager cannot read {}: its log says why", files.join(", "))]
     Refused {
-        /// The file.
-        path: String,
+        /// The files.
+        files: Vec<String>,
     },
 }
 
@@ -57,15 +59,15 @@ pub async fn version() -> Result<(u32, u32), NetworkManagerError> {
     numbers(&version).ok_or(NetworkManagerError::Version { version })
 }
 
-/// Has it read the file of a profile again, which is there. One that does not run reads it as it starts.
+/// Has it read files of profiles again, which are there. One that does not run reads them as it starts.
 ///
 /// # Errors
-/// [`NetworkManagerError`]; it has the profile as it was, then.
-pub async fn load(path: &str) -> Result<(), NetworkManagerError> {
+/// [`NetworkManagerError`]; it has profiles as they were, then.
+pub async fn load(paths: &[&str]) -> Result<(), NetworkManagerError> {
     let loaded = within(async {
         let bus = bus().await?;
         let (settings, interface) = (format!("{PATH}/Settings"), format!("{NAME}.Settings"));
-        let files = &(vec![path],);
+        let files = &(paths,);
         let asked = bus.call_method(
             Some(NAME),
             settings.as_str(),
@@ -80,9 +82,7 @@ pub async fn load(path: &str) -> Result<(), NetworkManagerError> {
     });
     match loaded.await {
         Ok(failed) if failed.is_empty() => Ok(()),
-        Ok(_) => Err(NetworkManagerError::Refused {
-            path: path.to_owned(),
-        }),
+        Ok(files) => Err(NetworkManagerError::Refused { files }),
         Err(NetworkManagerError::Absent) => Ok(()),
         Err(error) => Err(error),
     }

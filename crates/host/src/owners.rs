@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use drover_tune::lasting::keyfile::{self, Found};
+use drover_tune::lasting::keyfile;
 use drover_tune::lasting::{
     ACTIVE_PROFILE, LinkFile, NicOwner, Owners, SetUp, SettingOwner, Tuned, sysctl_name,
 };
 
-use crate::files;
 use crate::limits::PROFILES;
+use crate::{files, keyfiles};
 
 /// Folders of sysctl.d; a file hides those of its name in later ones.
 const SYSCTL: [&str; 4] = [
@@ -82,25 +82,10 @@ impl Files<'_> {
         if !matches!(managed.as_str(), "true" | "1") {
             return None;
         }
-        let found = self.keyfiles();
+        let found = keyfiles::all(self.root);
         let is_others = keyfile::is_looked_on_at(&profile, &found);
         let keyfile = keyfile::keyfile(&profile, &found);
         (!is_others).then_some(SetUp::NetworkManager { profile, keyfile })
-    }
-
-    /// All that has a profile, or may have one.
-    fn keyfiles(&self) -> Vec<Found> {
-        let below = keyfile::FOLDERS.into_iter().flat_map(|folder| {
-            let all = files::entries(&self.root.join(&folder[1..])).into_iter();
-            all.filter_map(move |path| Some((folder, path.file_name()?.to_str()?.to_owned())))
-        });
-        let is_one = |(folder, name): &(&str, String)| keyfile::is_keyfile(folder, name);
-        let read = |(folder, name)| {
-            let path = format!("{folder}/{name}");
-            let text = self.text(&path)?;
-            Some(Found { path, text })
-        };
-        below.filter(is_one).filter_map(read).collect()
     }
 
     fn networkd(&self, index: &str) -> Option<SetUp> {

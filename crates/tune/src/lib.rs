@@ -29,7 +29,9 @@ mod settable;
 mod since;
 mod sources;
 
-pub use change::{Change, Disruption, NicSetting, Step, fec_words, pause_words, read_pause};
+pub use change::{
+    Change, Disruption, NicSetting, Step, fec_words, pause_words, quoted, read_pause,
+};
 pub use document::Document;
 pub use finding::{Finding, Line, Severity, Subject};
 pub use link::{LinkError, LinkStep, LinkWish};

@@ -161,20 +161,27 @@ pub fn not_kept(all: &[NotKept]) -> Vec<ChangeNotKept> {
 
 fn shown(what: &Lasting, by_hand: Option<String>) -> ChangeLastingView {
     let (how, file, part, lines) = match &what.how {
-        How::File { path, lines } | How::Whole { path, lines } => {
-            (ChangeLastingHow::File, Some(path), None, lines)
+        How::Choice { command, .. } if by_hand.is_some() => {
+            let command = std::slice::from_ref(command);
+            (ChangeLastingHow::Commands, None, None, command)
         }
-        How::Lines { path, part, lines } => {
-            (ChangeLastingHow::Lines, Some(path), part.clone(), lines)
+        How::File { path, lines } | How::Choice { path, lines, .. } => {
+            (ChangeLastingHow::File, Some(path), None, &lines[..])
         }
-        How::Commands(lines) => (ChangeLastingHow::Commands, None, None, lines),
+        How::Lines { path, part, lines } => (
+            ChangeLastingHow::Lines,
+            Some(path),
+            part.clone(),
+            &lines[..],
+        ),
+        How::Commands(lines) => (ChangeLastingHow::Commands, None, None, &lines[..]),
     };
     ChangeLastingView {
         by: what.by.to_string(),
         how,
         file: file.cloned(),
         part,
-        lines: lines.clone(),
+        lines: lines.to_vec(),
         by_hand,
     }
 }
@@ -224,6 +231,29 @@ mod tests {
         assert_eq!(why.as_deref(), Some("/etc/c is to be written as well"));
         let twice = [&said[..], &said[..1]].concat();
         assert!(super::differs(&twice, &said).is_some());
+    }
+
+    #[test]
+    fn a_choice_that_is_not_written_is_shown_as_the_command_that_makes_it() {
+        let what = Lasting {
+            by: "tuned".into(),
+            how: How::Choice {
+                path: "/etc/tuned/active_profile".into(),
+                lines: vec!["mine-drover".into()],
+                of: "/etc/tuned/mine-drover/tuned.conf".into(),
+                command: "tuned-adm profile mine-drover".into(),
+            },
+            because: None,
+        };
+        let written = shown(&what, None);
+        assert_eq!(written.how, ChangeLastingHow::File);
+        assert_eq!(written.lines, ["mine-drover"]);
+        let by_hand = shown(&what, Some("it is a link".into()));
+        assert_eq!(
+            (by_hand.how, by_hand.file),
+            (ChangeLastingHow::Commands, None)
+        );
+        assert_eq!(by_hand.lines, ["tuned-adm profile mine-drover"]);
     }
 
     #[test]

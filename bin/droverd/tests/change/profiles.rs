@@ -17,6 +17,9 @@ use sha2::{Digest as _, Sha256};
 use crate::host::Host;
 use crate::refusals::refused;
 
+mod deaths;
+mod keys;
+
 /// Where `scripts/setup --for-tests` puts it.
 const UNPACKED: &str = "/var/cache/drover-lab/network-manager";
 const PROFILE: &str = "/etc/NetworkManager/system-connections/lan.nmconnection";
@@ -280,32 +283,21 @@ async fn a_profile_that_somebody_edits_afterwards_keeps_what_was_written_and_is_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_dies_about_a_profile_leaves_it_to_network_manager_as_a_whole_or_as_before()
-{
-    let Some(managed) = Managed::new("nmdies").await else {
+async fn a_profile_that_somebody_has_changed_in_memory_alone_is_not_called_undone() {
+    let Some(managed) = Managed::new("nmover").await else {
         return;
     };
-    let host = &managed.host;
-    let whole = managed.persist().await;
-    let records = host.account(whole.id).records;
-    let proved = records.iter().position(|record| *record == Record::Proved);
-    let proved = proved.unwrap() + 1;
-    host.undo(whole.id).await.unwrap();
-    for more in 0..3 {
-        let id = managed.order().await;
-        host.when_written(id, proved + more).await;
-        host.kill_process(id);
-        let view = host.ended(id).await;
-        println!("killed after {} records: {:?}", proved + more, view.state);
-        if view.state == ChangeState::Applied {
-            assert_eq!(managed.text(), written());
-            assert_eq!(managed.knows("802-3-ethernet.mtu"), "1400");
-            host.undo(id).await.unwrap();
-        }
-        assert_eq!(managed.text(), TEXT, "{view:#?}");
-        assert_eq!(managed.knows("802-3-ethernet.mtu"), "1500");
-        assert_eq!(host.facts().await.nic("nm0").unwrap().mtu, 1500);
-    }
+    let view = managed.persist().await;
+    assert_eq!(view.state, ChangeState::Applied, "{view:#?}");
+    managed
+        .nmcli("connection modify --temporary lan ipv4.dns 10.79.0.9")
+        .unwrap();
+    let (code, message) = refused(managed.host.undo(view.id).await);
+    assert_eq!(code, ErrorCode::NotUndoable, "{message}");
+    let over = "NetworkManager goes by /run/NetworkManager/system-connections/";
+    assert!(message.contains(over), "{message}");
+    assert_eq!(managed.text(), written());
+    assert_eq!(managed.knows("802-3-ethernet.mtu"), "1400");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -320,10 +312,13 @@ async fn a_network_manager_that_stands_still_has_all_taken_back_and_is_named_and
     let view = managed.host.ended(id).await;
     assert_eq!(view.state, ChangeState::InDoubt, "{view:#?}");
     assert_eq!(managed.text(), TEXT);
-    let log = format!("{:#?}", managed.host.client().change(id).await.unwrap());
-    assert!(log.contains("has not answered for 5 s"), "{log}");
+    let why = view.why.unwrap();
+    assert!(why.contains("has not answered for 5 s"), "{why}");
+    let command = format!("`nmcli connection load {PROFILE}`");
+    assert!(why.contains(&command), "{why}");
     managed.signal("-CONT");
-    managed.host.undo(id).await.unwrap();
+    let undone = managed.host.undo(id).await.unwrap();
+    assert_eq!(undone.state, ChangeState::Undone, "{undone:#?}");
     assert_eq!(managed.text(), TEXT);
     assert_eq!(managed.knows("802-3-ethernet.mtu"), "1500");
 
@@ -334,6 +329,41 @@ async fn a_network_manager_that_stands_still_has_all_taken_back_and_is_named_and
     let view = managed.host.ended(id).await;
     assert_eq!(view.state, ChangeState::Applied, "{view:#?}");
     assert_eq!(managed.text(), written());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_undo_sets_back_what_was_set_before_it_waits_for_a_network_manager_that_stands_still() {
+    let Some(managed) = Managed::new("nmundo").await else {
+        return;
+    };
+    let host = &managed.host;
+    let view = managed.persist().await;
+    assert_eq!(view.state, ChangeState::Applied, "{view:#?}");
+    managed.signal("-STOP");
+    host.undo(view.id).await.unwrap();
+    let undone = host.ended(view.id).await;
+    assert_eq!(undone.state, ChangeState::InDoubt, "{undone:#?}");
+    let why = undone.why.unwrap();
+    assert!(why.contains("has not answered for 5 s"), "{why}");
+    assert_eq!(host.facts().await.nic("nm0").unwrap().mtu, 1500);
+    assert_eq!(managed.text(), TEXT);
+    // It is waited for once, when the file and the MTU are back.
+    let records = host.account(view.id).records;
+    let asked = records
+        .iter()
+        .position(|record| matches!(record, Record::UndoAsked { .. }));
+    let back = [Record::Undone { step: 1 }, Record::Undone { step: 0 }];
+    let after = &records[asked.unwrap() + 1..];
+    assert_eq!(after[..2], back);
+    let told = &after[2..];
+    assert!(
+        matches!(told, [Record::NotReread { .. }, Record::Ended { .. }]),
+        "{told:?}"
+    );
+    managed.signal("-CONT");
+    let undone = host.undo(view.id).await.unwrap();
+    assert_eq!(undone.state, ChangeState::Undone, "{undone:#?}");
+    assert_eq!(managed.knows("802-3-ethernet.mtu"), "1500");
 }
 
 impl Managed {

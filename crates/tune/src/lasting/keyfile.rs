@@ -69,6 +69,17 @@ pub fn is_looked_on_at(uuid: &str, found: &[Found]) -> bool {
     })
 }
 
+/// What NetworkManager goes by in place of a profile's file with this text below `/etc`: what somebody has changed in its memory alone since.
+#[must_use]
+pub fn shadow<'a>(text: &str, found: &'a [Found]) -> Option<&'a str> {
+    let uuid = value(text, "[connection]", "uuid")?;
+    let mut over = found
+        .iter()
+        .filter(|file| file.path.starts_with(FOLDERS[0]));
+    let over = over.find(|file| is_of(file, uuid))?;
+    Some(&over.path)
+}
+
 /// The file of this profile, of all files that there are.
 ///
 /// # Errors

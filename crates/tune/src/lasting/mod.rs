@@ -63,12 +63,16 @@ pub enum How {
         /// What is in it.
         lines: Vec<String>,
     },
-    /// A file is to have these lines in place of all that is in it.
-    Whole {
+    /// A file that chooses others is to have these lines in place of all that is in it.
+    Choice {
         /// Its path.
         path: String,
         /// What is in it then.
         lines: Vec<String>,
+        /// The file that is chosen: while it is not as told, whoever reads the choice may not even start.
+        of: String,
+        /// What people say to choose it.
+        command: String,
     },
     /// A file of somebody's is to have these lines.
     Lines {
@@ -146,7 +150,7 @@ impl Places {
                 let owner = owners.nics.get(nic);
                 let owner = owner.ok_or_else(|| format!("it is not known who sets {nic} up"))?;
                 if let SetUp::NetworkManager { .. } = owner.by {
-                    let properties = network_manager::properties(what, to, owners)?;
+                    let properties = network_manager::properties(what, (from, to), owners)?;
                     let all = self.profiles.entry(nic.clone()).or_default();
                     all.extend(properties);
                     return Ok(());

@@ -3,6 +3,7 @@
 
 use super::{How, Lasting, NicOwner, Owners, SetUp};
 use crate::change::{NicSetting, quoted, read_pause};
+use crate::link::modes_of;
 use crate::negotiation::Negotiation;
 
 /// Who reads a profile.
@@ -10,6 +11,14 @@ pub const BY: &str = "NetworkManager";
 
 /// The first two numbers of a version, such as 1.42.
 pub type Version = (u32, u32);
+
+/// The first that keeps a profile which somebody has changed for now alone in a file, below `/run`. One before has that in its memory, tells
+/// nobody, and loses it as it reads the profile's file. Source: `nms-keyfile-plugin.c` (`load_connections`) of 1.18, NEWS of 1.20.
+const KEEPS_ALL_IN_FILES: Version = (1, 20);
+
+/// Rates, in Mbit/s, of the only modes that it can offer alone; of others it sets nothing, and says so in a log that is off. Source:
+/// `nm-platform-utils.c` (`get_baset_mode`).
+const BASE_T: [u32; 4] = [10, 100, 1000, 10000];
 
 /// A property of a profile with its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,10 +100,10 @@ impl Property {
 /// Why there are none.
 pub(super) fn properties(
     what: &NicSetting,
-    to: &str,
+    (from, to): (&str, &str),
     owners: &Owners,
 ) -> Result<Vec<Property>, String> {
-    let all = of_setting(what, to)?;
+    let all = of_setting(what, from, to)?;
     if let Ok(version) = owners.network_manager
         && let Some(newer) = all.iter().find(|property| property.since > version)
     {
@@ -107,7 +116,7 @@ pub(super) fn properties(
     Ok(all)
 }
 
-fn of_setting(what: &NicSetting, to: &str) -> Result<Vec<Property>, String> {
+fn of_setting(what: &NicSetting, from: &str, to: &str) -> Result<Vec<Property>, String> {
     let number = || Value::Number(to.to_owned());
     let feature = |name| {
         let on = Value::Switch(to == "on");
@@ -129,7 +138,7 @@ fn of_setting(what: &NicSetting, to: &str) -> Result<Vec<Property>, String> {
             "rx-lro" => feature("feature-lro"),
             other => Err(format!("NetworkManager has no word for {other}")),
         },
-        NicSetting::Negotiation => negotiation(to),
+        NicSetting::Negotiation => negotiation(from, to),
         NicSetting::Pause => pause(to),
         NicSetting::Fec => Err(
             "only some versions of NetworkManager have a word for the correction of errors"
@@ -138,7 +147,7 @@ fn of_setting(what: &NicSetting, to: &str) -> Result<Vec<Property>, String> {
     }
 }
 
-fn negotiation(to: &str) -> Result<Vec<Property>, String> {
+fn negotiation(from: &str, to: &str) -> Result<Vec<Property>, String> {
     let all = |agrees, mbit: u32, duplex| {
         Ok(vec![
             Property::ethernet("auto-negotiate", Value::Switch(agrees)),
@@ -149,7 +158,15 @@ fn negotiation(to: &str) -> Result<Vec<Property>, String> {
     match Negotiation::read(to) {
         Some(Negotiation::All) => all(true, 0, Value::Unset),
         // The only one that is offered then.
-        Some(Negotiation::Rate(mbit)) => all(true, mbit, Value::Word("full")),
+        Some(Negotiation::Rate(mbit)) => {
+            let mode = format!("{mbit}baseT/Full");
+            if !BASE_T.contains(&mbit) || !modes_of(from, mbit).contains(&mode) {
+                return Err(format!(
+                    "NetworkManager can offer one rate alone only as 10, 100, 1000 or 10000 BASE-T, and the link is not known to have {mode}"
+                ));
+            }
+            all(true, mbit, Value::Word("full"))
+        }
         Some(Negotiation::ByHand { mbit, full }) => {
             all(false, mbit, Value::Word(if full { "full" } else { "half" }))
         }
@@ -166,12 +183,12 @@ fn pause(to: &str) -> Result<Vec<Property>, String> {
         );
     }
     let switch = |name, on| Property::ethtool(name, Value::Switch(on), (1, 32));
-    let agreed = pause.agreed.map(|on| switch("pause-autoneg", on));
-    let both = [
+    // Also where the driver tells nothing of that: beside one that is on in the file it refuses the others, and the whole profile.
+    Ok(vec![
+        switch("pause-autoneg", false),
         switch("pause-rx", pause.receive),
         switch("pause-tx", pause.send),
-    ];
-    Ok(agreed.into_iter().chain(both).collect())
+    ])
 }
 
 /// Lines of its file where that can be written, one answer for each part of it; and a command otherwise.
@@ -180,6 +197,7 @@ pub(super) fn told(properties: &[Property], owner: &NicOwner, owners: &Owners) -
         return Vec::new();
     };
     let keyfile = match &owners.network_manager {
+        Ok(version) if *version < KEEPS_ALL_IN_FILES => Err(in_memory(*version)),
         Ok(_) => keyfile.as_ref().map_err(String::clone),
         Err(why) => Err(why.clone()),
     };
@@ -198,6 +216,14 @@ pub(super) fn told(properties: &[Property], owner: &NicOwner, owners: &Owners) -
         part(Of::Ethtool, "[ethtool]"),
     ];
     parts.into_iter().flatten().collect()
+}
+
+fn in_memory((major, minor): Version) -> String {
+    let (since_major, since_minor) = KEEPS_ALL_IN_FILES;
+    format!(
+        "NetworkManager {major}.{minor} does not tell what somebody has changed in its memory alone, and loses that as it reads the file: \
+         {since_major}.{since_minor} is the first that tells"
+    )
 }
 
 fn command(profile: &str, properties: &[Property], why: String) -> Lasting {

@@ -82,7 +82,7 @@ fn tuned(profile: &str, lines: Vec<String>, found: &Tuned) -> Vec<Lasting> {
         return vec![Lasting::by(by, How::Lines { path, part, lines })];
     }
     let ours = format!("{profile}{OURS}");
-    let path = of(&ours);
+    let (path, chosen) = (of(&ours), of(&ours));
     let head = ["[main]".to_owned(), format!("include={profile}")];
     let body = [String::new(), "[sysctl]".to_owned()];
     let lines = head.into_iter().chain(body).chain(lines).collect();
@@ -92,16 +92,19 @@ fn tuned(profile: &str, lines: Vec<String>, found: &Tuned) -> Vec<Lasting> {
         .split_last()
         .map_or(&[][..], |(_, others)| others);
     let active: Vec<String> = others.iter().cloned().chain([ours]).collect();
+    let words: Vec<String> = active.iter().map(|name| quoted(name)).collect();
+    let command = format!("tuned-adm profile {}", words.join(" "));
     let switched = match &found.chosen_elsewhere {
         None => {
-            let (path, lines) = (ACTIVE_PROFILE.to_owned(), vec![active.join(" ")]);
-            Lasting::by(by, How::Whole { path, lines })
+            let choice = How::Choice {
+                path: ACTIVE_PROFILE.to_owned(),
+                lines: vec![active.join(" ")],
+                of: chosen,
+                command,
+            };
+            Lasting::by(by, choice)
         }
-        Some(why) => {
-            let active: Vec<String> = active.iter().map(|name| quoted(name)).collect();
-            let command = format!("tuned-adm profile {}", active.join(" "));
-            Lasting::by(by, How::Commands(vec![command])).because(why.clone())
-        }
+        Some(why) => Lasting::by(by, How::Commands(vec![command])).because(why.clone()),
     };
     vec![made, switched]
 }

@@ -111,15 +111,17 @@ fn what_tuned_sets_is_set_by_a_profile_that_includes_the_active_one_and_tuned_st
             "net.ipv4.tcp_wmem=4096 16384 16777216",
         ]),
     };
-    let switched = How::Whole {
+    let command = "tuned-adm profile powersave virtual-host-drover";
+    let switched = How::Choice {
         path: "/etc/tuned/active_profile".into(),
         lines: strings(&["powersave virtual-host-drover"]),
+        of: "/etc/tuned/virtual-host-drover/tuned.conf".into(),
+        command: command.into(),
     };
     assert_eq!(told(&steps, &owners), [made.clone(), switched.clone()]);
     let text = edited(Some("powersave virtual-host"), &switched).unwrap();
     assert_eq!(text, "powersave virtual-host-drover\n");
     owners.tuned.chosen_elsewhere = Some("it does".into());
-    let command = "tuned-adm profile powersave virtual-host-drover";
     let by_hand = How::Commands(strings(&[command]));
     assert_eq!(told(&steps, &owners), [made, by_hand]);
     owners

@@ -1,6 +1,6 @@
 //! Profiles of NetworkManager, and the files that have them.
 
-use super::keyfile::{FOLDERS, Found, Keyfile, is_keyfile, is_looked_on_at, keyfile};
+use super::keyfile::{FOLDERS, Found, Keyfile, is_keyfile, is_looked_on_at, keyfile, shadow};
 use super::*;
 
 const UUID: &str = "0f2c1d5e-55aa-4a0e-9d5b-1f2e3d4c5b6a";
@@ -93,6 +93,15 @@ fn a_profile_gets_lines_in_its_file_and_keeps_all_others() {
 }
 
 #[test]
+fn pause_frames_of_which_the_driver_tells_no_agreement_are_written_with_none() {
+    let with_pause = format!("{TEXT}\n[ethtool]\npause-autoneg=true\n");
+    let expected = with_pause.replace("pause-autoneg=true\n", "pause-autoneg=false\n")
+        + "pause-rx=false\npause-tx=true\n";
+    let pause = [nic("ens1", NicSetting::Pause, "rx off tx on")];
+    assert_eq!(becomes(&pause, (1, 42), &with_pause), expected);
+}
+
+#[test]
 fn what_the_version_that_runs_would_pass_over_in_silence_does_not_last() {
     let owners = owners(Ok((1, 42)), of(&[found(LAN, TEXT)]));
     let queues = [nic("ens1", NicSetting::CombinedChannels, "8")];
@@ -129,6 +138,69 @@ fn a_profile_that_is_not_written_is_told_with_a_command_and_with_the_reason() {
         let (files, by_hand) = rewrites(told, |_| Err("nothing is looked at".to_owned()));
         assert_eq!(files, []);
         assert!(by_hand[0].why.starts_with(why), "{by_hand:?}");
+    }
+}
+
+#[test]
+fn a_rate_that_network_manager_would_not_offer_does_not_last() {
+    let owners = owners(Ok((1, 42)), of(&[found(LAN, TEXT)]));
+    let copper =
+        "on advertise 1000baseT/Full on 10000baseT/Full on 2500baseT/Full on 25000baseCR/Full on";
+    let fibre = "on advertise 10000baseSR/Full on";
+    for (from, mbit, lasts) in [
+        (copper, 1000, true),
+        (copper, 10000, true),
+        (copper, 2500, false),
+        (copper, 25000, false),
+        (copper, 100, false),
+        (fibre, 10000, false),
+        ("off speed 1000 duplex full", 1000, false),
+    ] {
+        let rate = [Step::Nic {
+            nic: "ens1".into(),
+            what: NicSetting::Negotiation,
+            from: from.into(),
+            to: format!("on speed {mbit} duplex full"),
+        }];
+        let (told, not_kept) = lasting(rate.iter(), &owners);
+        if lasts {
+            assert_eq!(not_kept, [], "{from} {mbit}");
+            let How::Lines { lines, .. } = &told[0].how else {
+                panic!("{told:?}");
+            };
+            let expected = [
+                "auto-negotiate=true",
+                &format!("speed={mbit}"),
+                "duplex=full",
+            ];
+            assert_eq!(lines, &expected);
+        } else {
+            assert_eq!(told, [], "{from} {mbit}");
+            let mode = format!("is not known to have {mbit}baseT/Full");
+            assert!(not_kept[0].why.ends_with(&mode), "{not_kept:?}");
+        }
+    }
+}
+
+#[test]
+fn a_version_that_keeps_what_was_changed_for_now_in_its_memory_alone_is_left_to_people() {
+    let packets = [nic("ens1", NicSetting::Mtu, "1500")];
+    for (version, is_written) in [((1, 18), false), ((1, 20), true), ((2, 0), true)] {
+        let owners = owners(Ok(version), of(&[found(LAN, TEXT)]));
+        let (told, not_kept) = lasting(packets.iter(), &owners);
+        assert_eq!((told.len(), not_kept), (1, Vec::new()));
+        match (&told[0].how, &told[0].because) {
+            (How::Lines { .. }, None) => assert!(is_written, "{version:?}"),
+            (How::Commands(commands), Some(why)) => {
+                assert!(!is_written, "{version:?}");
+                let command =
+                    format!("nmcli connection modify uuid {UUID} 802-3-ethernet.mtu 1500");
+                assert_eq!(commands, &[command]);
+                let begins = "NetworkManager 1.18 does not tell what somebody has changed";
+                assert!(why.starts_with(begins), "{why}");
+            }
+            other => panic!("{other:?}"),
+        }
     }
 }
 
@@ -198,6 +270,17 @@ fn a_profile_that_may_be_about_other_interfaces_or_could_be_misread_is_left_to_p
         let said = with(from, to).unwrap_err();
         assert!(said.contains(why), "{said}");
     }
+}
+
+#[test]
+fn what_is_changed_in_memory_alone_lies_over_a_file_of_the_same_profile() {
+    let over = "/run/NetworkManager/system-connections/lan.nmconnection";
+    let lan = found(LAN, TEXT);
+    let changed = found(over, &TEXT.replace(UUID, &UUID.to_uppercase()));
+    assert_eq!(shadow(TEXT, &[lan.clone(), changed]), Some(over));
+    let other = found(over, "[connection]\nuuid=1\n");
+    assert_eq!(shadow(TEXT, &[lan, other.clone()]), None);
+    assert_eq!(shadow("[connection]\nid=lan\n", &[other]), None);
 }
 
 #[test]
