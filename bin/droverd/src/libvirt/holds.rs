@@ -11,7 +11,7 @@ impl Libvirt {
     /// What it has of this name or id; none where it is not looked at.
     ///
     /// A QEMU outlives libvirtd: a process that was started for a domain is in memory, whatever libvirt says or does not. It is looked
-    /// for by the domain's id, within [`SHOW`](crate::limits::SHOW).
+    /// for by the domain's id; where that takes longer than [`SHOW`](crate::limits::SHOW) it is not known.
     pub async fn holds(&self, vm: &VmName) -> Option<DomainHeld> {
         let seen = self.seen();
         let held = holds(&seen, vm)?;
@@ -19,9 +19,14 @@ impl Libvirt {
         let id = id.or_else(|| vm.as_str().parse().ok());
         if held != DomainHeld::InMemory
             && let Some(id) = id
-            && self.process_of(id).await.is_some()
         {
-            return Some(DomainHeld::InMemory);
+            let (found, looked_for) = self.processes.look_for(&[id].into()).await;
+            if !found.is_empty() {
+                return Some(DomainHeld::InMemory);
+            }
+            if !looked_for {
+                return Some(DomainHeld::NotKnown);
+            }
         }
         Some(held)
     }

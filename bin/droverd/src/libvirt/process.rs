@@ -29,7 +29,13 @@ struct Known(Mutex<BTreeMap<Uuid, ProcessId>>);
 impl Processes {
     /// The processes of these domains, as far as they are found in time.
     pub async fn of(&self, domains: BTreeSet<Uuid>) -> BTreeMap<Uuid, ProcessId> {
-        let mut found = self.known.running(&domains);
+        self.look_for(&domains).await.0
+    }
+
+    /// The same, and whether it was looked for all of them: else those that are not found may run.
+    pub async fn look_for(&self, domains: &BTreeSet<Uuid>) -> (BTreeMap<Uuid, ProcessId>, bool) {
+        let mut found = self.known.running(domains);
+        let mut all_looked_for = true;
         if found.len() < domains.len() {
             // Somebody else's look may have found them by then; another one costs little.
             let look = async {
@@ -40,13 +46,13 @@ impl Processes {
                     drop(turn);
                 });
                 // A look that failed has found nothing.
-                let _ = look.await;
+                look.await.is_ok()
             };
             // Nor has one that hangs, beyond what it had found by then.
-            let _ = timeout(limits::SHOW, look).await;
-            found = self.known.running(&domains);
+            all_looked_for = timeout(limits::SHOW, look).await == Ok(true);
+            found = self.known.running(domains);
         }
-        found
+        (found, all_looked_for)
     }
 }
 
@@ -135,6 +141,12 @@ pub(super) mod tests {
                 .stdin(Stdio::piped())
                 .spawn()
                 .unwrap();
+            // The kernel lets whoever started it go on before it has its name and its arguments.
+            let pid = child.id();
+            let command = || read(&format!("/proc/{pid}/cmdline"), limits::COMMAND_BYTES);
+            while !is_qemu(pid) || command().and_then(|said| domain_of(&said)) != Some(id) {
+                std::thread::yield_now();
+            }
             Self {
                 child,
                 _folder: folder,
@@ -185,6 +197,8 @@ pub(super) mod tests {
         let expected = BTreeMap::from([(id, qemu.process())]);
         assert_eq!(processes.of([id].into()).await, expected);
         let _hangs = Arc::clone(&processes.turn).lock_owned().await;
-        assert_eq!(processes.of([id, other].into()).await, expected);
+        let found = processes.look_for(&[id, other].into()).await;
+        assert_eq!(found, (expected.clone(), false));
+        assert_eq!(processes.look_for(&[id].into()).await, (expected, true));
     }
 }
