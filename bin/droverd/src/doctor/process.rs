@@ -9,11 +9,11 @@ use drover_types::Bytes;
 use crate::limits::{DESCRIPTORS_READ, THREADS_READ};
 
 const VHOST: &str = "/dev/vhost-net";
+const TUN: &str = "/dev/net/tun";
+
 /// Why its memory is not walked through.
 const BEING_COPIED: &str =
     "its memory is being moved, or saved, and a walk through it takes a lock that QEMU needs";
-
-const TUN: &str = "/dev/net/tun";
 
 /// Of a file system whose pages are huge (`HUGETLBFS_MAGIC`, statfs(2)).
 const HUGETLBFS: i64 = 0x9584_58f6;
