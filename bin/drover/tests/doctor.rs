@@ -63,6 +63,15 @@ fn a_captured_host_says_what_the_host_itself_says() {
             .join("proc/sys/kernel/hostname")
             .exists()
     );
+    // Why nothing is captured of its guests is said.
+    let (other, none) = (folder.path().join("other"), folder.path().join("none"));
+    let (other, none) = (other.to_str().unwrap(), none.to_str().unwrap());
+    let output = doctor(&["capture", other, "--socket", none]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("as no agent was asked: ") && text.contains(none),
+        "{text}"
+    );
     // A folder that is there is not written into.
     let again = doctor(&["capture", captured]);
     assert_eq!(again.status.code(), Some(1));

@@ -358,7 +358,10 @@ pub const SAMPLE_UNDER_WAY: Duration = Duration::from_secs(6);
 /// within 2 % in 99 of 100 cases, in some 10 ms whatever its size.
 pub const SAMPLED_PAGES: u64 = 4096;
 
-/// Processes of guests that are read at once: of each the kernel walks through the tables of its memory, 0.2 s for 64 GiB.
+/// Threads of a guest's process whose names are read: one for each of its processors, and some for disks and a migration.
+pub const THREADS_READ: usize = 4096;
+
+/// Processes of guests and domains that are read at once: of each the kernel walks through the tables of its memory, 0.2 s for 64 GiB.
 pub const GUESTS_READ: usize = 4;
 
 /// Descriptors of a guest's process that are looked at: each of 1024 disks and queues may have several.

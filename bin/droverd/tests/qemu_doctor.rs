@@ -7,7 +7,7 @@ mod support;
 use std::fs;
 use std::path::Path;
 
-use drover_tune::facts::{Guest, Host, Kind};
+use drover_tune::facts::{Definition, Guest, Host, Kind};
 use drover_tune::{Report, Severity, examine};
 use support::{Place, has_qemu};
 
@@ -90,7 +90,10 @@ async fn a_guest_is_told_with_its_cards_its_process_and_what_is_to_be_changed_in
     );
     let web1 = guest(&told);
     assert_eq!((web1.name.as_str(), web1.vcpus), ("web1", 4));
-    assert_eq!(Path::new(&web1.file), place.path("vms/web1.toml"));
+    let Definition::Own(own) = &web1.definition else {
+        unreachable!("{web1:?}");
+    };
+    assert_eq!(Path::new(&own.file), place.path("vms/web1.toml"));
     let seen = web1.seen.get().unwrap();
     assert_eq!(seen.accelerated.get(), Ok(&false));
     assert_eq!(seen.vhost.get(), Ok(&0));
@@ -121,7 +124,7 @@ async fn a_guest_is_told_with_its_cards_its_process_and_what_is_to_be_changed_in
     ];
     assert_eq!(findings(&report), expected, "{report:#?}");
     // What is said of it can be done, and then nothing is found.
-    let mut text = fs::read_to_string(&web1.file).unwrap();
+    let mut text = fs::read_to_string(&own.file).unwrap();
     let findings_of = report
         .findings
         .iter()

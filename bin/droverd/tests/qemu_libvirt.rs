@@ -19,6 +19,8 @@ use drover_api::{
     VmSource, VmState, VmView,
 };
 use drover_libvirt::uri_of_socket;
+use drover_tune::facts::{Fact, Guest};
+use drover_tune::{Finding, examine};
 use support::{Agent, Place};
 
 on_each_libvirt! {
@@ -28,6 +30,7 @@ on_each_libvirt! {
     a_domain_that_another_host_has_as_a_guest_is_not_to_be_started
     a_guest_is_started_with_a_note_while_libvirt_is_not_reached
     a_guest_is_started_with_a_note_where_libvirt_does_not_tell_of_a_domain_of_its_name
+    a_domain_with_one_queue_and_four_processors_is_found_and_mended_by_the_line_that_is_told
 }
 
 /// Domains are listed anew after an event within 250 ms; without any after 30 s. Machines for tests are slow.
@@ -334,4 +337,98 @@ async fn a_guest_is_started_with_a_note_where_libvirt_does_not_tell_of_a_domain_
     assert_eq!(states, expected, "{vms:?}");
     let note = started_with_a_note(&agent).await;
     assert!(note.contains("not tell of its domain \"web\""), "{note}");
+}
+
+/// The card of the domain that the doctor looks at, and its interface.
+const MAC: &str = "52:54:00:12:34:56";
+const TAP: &str = "tapweb";
+
+/// Four processors, and a card with one queue.
+fn with_one_queue(name: &str) -> String {
+    let card = format!(
+        "<interface type='ethernet'><mac address='{MAC}'/><target dev='{TAP}'/><model type='virtio'/></interface>"
+    );
+    let domain = guest::idle(name).replace("<vcpu>1</vcpu>", "<vcpu>4</vcpu>");
+    domain.replace("<memballoon", &format!("{card}<memballoon"))
+}
+
+/// What the agent tells of the only domain, what is found of its queues, and whether these are right.
+async fn looked_at(agent: &Agent) -> (Guest, Vec<Finding>, bool) {
+    let host = agent.client.facts().await.unwrap().facts;
+    let [domain] = &host.domains.get().unwrap()[..] else {
+        panic!("{:?}", host.domains);
+    };
+    let (domain, report) = (domain.clone(), examine(&[host], &[]));
+    let is_right = report.right.iter().any(|one| one.rule == "guest-queues");
+    let found = report.findings.into_iter();
+    let found = found.filter(|one| one.rule == "guest-queues").collect();
+    (domain, found, is_right)
+}
+
+/// The line that is told of the only thing that is found.
+fn line_of(found: &[Finding]) -> String {
+    let [found] = found else {
+        panic!("{found:?}");
+    };
+    assert_eq!(found.subject.domain.as_deref(), Some("web"), "{found:?}");
+    assert_eq!(found.subject.nic.as_deref(), Some(MAC));
+    assert_eq!(found.found.read, "1 for 4 processors");
+    let by_hand = found.found.by_hand.as_deref().unwrap();
+    assert!(by_hand.contains("virsh edit web"), "{by_hand}");
+    let lines: Vec<_> = found.found.lines.iter().map(ToString::to_string).collect();
+    lines.join("\n")
+}
+
+async fn a_domain_with_one_queue_and_four_processors_is_found_and_mended_by_the_line_that_is_told(
+    libvirt: PathBuf,
+) {
+    let host = Host::new(&libvirt);
+    host_is_up(&host).await;
+    host.define(&with_one_queue("web"));
+    let place = Place::new();
+    place.configure(&libvirt_at("auto"));
+    let agent = place.start_by(inside(&host, &place)).await;
+    libvirt_is(&agent, LibvirtState::Connected).await;
+    let line = "<driver queues='4'/>";
+    let (off, found, _) = looked_at(&agent).await;
+    assert_eq!(off.seen.get(), Err("it does not run"));
+    assert_eq!(line_of(&found), format!("+ {line}"));
+
+    let can_start = host.path("/dev/net/tun").exists();
+    if can_start {
+        host.virsh(&["start", "web"]);
+        until("it is seen to run", async || {
+            looked_at(&agent).await.0.seen.known().is_some()
+        })
+        .await;
+        let (runs, found, _) = looked_at(&agent).await;
+        let seen = runs.seen.get().unwrap();
+        assert_eq!(seen.accelerated, Fact::Known(false));
+        assert_eq!(seen.taps, Fact::Known([TAP.to_owned()].into()));
+        assert!(seen.pages.get().unwrap().touched.0 > 0);
+        let [card] = &seen.cards.get().unwrap()[..] else {
+            panic!("{seen:?}");
+        };
+        assert_eq!((card.mac.as_str(), card.multiqueue), (MAC, false));
+        assert_eq!(line_of(&found), format!("+ {line}"));
+    } else {
+        println!("started it is not looked at, because there is no /dev/net/tun");
+    }
+
+    // What is told can be done, and then nothing is found.
+    let defined = host.virsh(&["dumpxml", "--inactive", "web"]);
+    let model = "<model type='virtio'/>";
+    assert_eq!(defined.matches(model).count(), 1, "{defined}");
+    host.define(&defined.replace(model, &format!("{model}{line}")));
+    if can_start {
+        let (_, found, _) = looked_at(&agent).await;
+        assert_eq!(line_of(&found), "", "it has still what it was started with");
+        host.virsh(&["destroy", "web"]);
+        host.virsh(&["start", "web"]);
+    }
+    until("nothing is found of its queues", async || {
+        let (_, found, is_right) = looked_at(&agent).await;
+        found.is_empty() && is_right
+    })
+    .await;
 }

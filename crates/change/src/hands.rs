@@ -39,6 +39,18 @@ pub trait Hands {
     /// Why it is not known.
     fn carries(&self, nic: &str) -> impl Future<Output = Result<bool, String>>;
 
+    /// Whether whoever reads this file goes by it, and by nothing that lies over it.
+    ///
+    /// # Errors
+    /// By what instead.
+    fn goes_by(&self, file: &Rewrite) -> impl Future<Output = Result<(), String>>;
+
+    /// Has those who read such files while they run read these again, in one wait that is bounded. One that is not there has none.
+    ///
+    /// # Errors
+    /// Why they have not, and what has them do so.
+    fn reread(&self, files: &[&Rewrite]) -> impl Future<Output = Result<(), String>>;
+
     /// What is at the place of this file.
     ///
     /// # Errors

@@ -19,6 +19,9 @@
 //!
 //! A value of which a driver makes another one is known only once it was read back. A process that dies between the two leaves a
 //! value that is nobody's: the rest is taken back, that one is left, and the outcome is [`Outcome::InDoubt`].
+//!
+//! Those who read files while they run are told of each that was written before that counts; of all that were put back once, when nothing
+//! is left to be taken back. Until the journal says that they were, whoever goes on with it tells them again.
 
 mod check;
 mod folder;

@@ -69,20 +69,26 @@ pub async fn moved<'a>(hands: &impl Hands, steps: impl Iterator<Item = &'a Step>
 pub(crate) async fn moved_files(hands: &impl Hands, files: &[Rewrite]) -> Vec<Moved> {
     let mut moved = Vec::new();
     for file in files {
-        let place = hands.place(&file.path).await;
-        if !matches!(&place, Ok(place) if file.is_before(place)) {
-            moved.push(Moved::File {
-                path: file.path.clone(),
-                found: differs(file, place),
-            });
-        }
+        let found = otherwise(hands, file, |place| file.is_before(place)).await;
+        moved.extend(found.map(|found| {
+            let path = file.path.clone();
+            Moved::File { path, found }
+        }));
     }
     moved
 }
 
-/// In which way a file is not as it has to be.
-pub(crate) fn differs(file: &Rewrite, place: Result<Place, String>) -> String {
-    place.map_or_else(|why| why, |place| file.differs(&place))
+/// In which way a file is not as it has to be, or not what its reader goes by; `None` of one that is both.
+pub(crate) async fn otherwise(
+    hands: &impl Hands,
+    file: &Rewrite,
+    is_so: impl Fn(&Place) -> bool,
+) -> Option<String> {
+    match hands.place(&file.path).await {
+        Ok(place) if is_so(&place) => hands.goes_by(file).await.err(),
+        Ok(place) => Some(file.differs(&place)),
+        Err(why) => Some(why),
+    }
 }
 
 /// A value, or why there is none.

@@ -88,6 +88,13 @@ pub enum Record {
         /// What is there, or why that is not known.
         found: String,
     },
+    /// Those who read files while they run have read those again that were put back.
+    Reread,
+    /// Not all of them have, or go by them: files and settings are as before all the same.
+    NotReread {
+        /// Why, and what has them do so.
+        why: String,
+    },
     /// Nothing is done any more.
     Ended {
         /// When.
@@ -120,7 +127,8 @@ pub enum Outcome {
     Undone,
     /// The host was restarted, and what was set is gone with that.
     GoneWithRestart,
-    /// Some steps were left alone, since something else had changed what they changed.
+    /// Some steps were left alone, since something else had changed what they changed; or whoever reads a file that was put back goes on by
+    /// something else.
     InDoubt {
         /// Why steps were taken back.
         why: String,

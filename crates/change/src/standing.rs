@@ -1,6 +1,8 @@
 //! Where a journal says that a plan is, and what is next. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use drover_types::in_short;
 
 use crate::order::PathTo;
 use crate::record::{Outcome, Record};
@@ -64,6 +66,10 @@ pub struct Standing {
     is_proved: bool,
     /// Whether a file was begun with: what was set may outlive a restart.
     lasts: bool,
+    /// Files that were put back, and that their readers have not been told of since.
+    put_back: BTreeSet<usize>,
+    /// Why that was tried and came to nothing.
+    not_reread: Option<String>,
 }
 
 /// What is next.
@@ -81,6 +87,8 @@ pub enum Next {
     TakeBack(usize),
     /// To look what is there of this step.
     Look(usize),
+    /// To have files that were put back be read again.
+    Reread,
     /// To write that it is over.
     End(Outcome),
     /// Nothing.
@@ -118,6 +126,8 @@ impl Standing {
             passed: BTreeMap::new(),
             is_proved: false,
             lasts: false,
+            put_back: BTreeSet::new(),
+            not_reread: None,
         };
         for (at, record) in records.iter().enumerate() {
             standing.take(record).ok_or_else(|| StandingError {
@@ -175,6 +185,7 @@ impl Standing {
             }
             (Phase::Ended(_), Record::UndoAsked { .. }) if self.can_be_undone() => {
                 self.left.clear();
+                self.not_reread = None;
                 self.phase = Phase::Undoing;
             }
             (Phase::Ended(_), _) => return None,
@@ -184,6 +195,13 @@ impl Standing {
                 Record::Undone { step },
             ) => {
                 self.touched.remove(step)?;
+                if *step >= self.steps {
+                    self.put_back.insert(*step);
+                }
+            }
+            (Phase::RollingBack { .. } | Phase::Undoing, Record::Reread) => self.put_back.clear(),
+            (Phase::RollingBack { .. } | Phase::Undoing, Record::NotReread { why }) => {
+                self.not_reread = Some(why.clone());
             }
             (
                 Phase::RollingBack { .. } | Phase::Undoing | Phase::Restarted,
@@ -247,17 +265,28 @@ impl Standing {
                 let why = "the host was restarted".to_owned();
                 Next::End(Outcome::InDoubt { why })
             }
-            (_, Some(step)) if !matches!(self.phase, Phase::Ended(_)) => Next::TakeBack(step),
-            (Phase::RollingBack { why }, _) if self.left.is_empty() => {
-                Next::End(Outcome::RolledBack { why: why.clone() })
-            }
-            (Phase::RollingBack { why }, _) => Next::End(Outcome::InDoubt { why: why.clone() }),
-            (Phase::Undoing, _) if self.left.is_empty() => Next::End(Outcome::Undone),
-            (Phase::Undoing, _) => {
-                let why = "it was to be undone".to_owned();
-                Next::End(Outcome::InDoubt { why })
-            }
             (Phase::Ended(outcome), _) => Next::Nothing(outcome.clone()),
+            (_, Some(step)) => Next::TakeBack(step),
+            // Once, and last: whoever is slow to answer keeps no setting from being taken back.
+            _ if !self.put_back.is_empty() && self.not_reread.is_none() => Next::Reread,
+            (Phase::RollingBack { why }, _) => Next::End(self.back(why, |why| {
+                let why = why.to_owned();
+                Outcome::RolledBack { why }
+            })),
+            (Phase::Undoing, _) => Next::End(self.back("it was to be undone", |_| Outcome::Undone)),
+        }
+    }
+
+    /// What became of it now that nothing is left to be taken back.
+    fn back(&self, why: &str, whole: impl Fn(&str) -> Outcome) -> Outcome {
+        match &self.not_reread {
+            None if self.left.is_empty() => whole(why),
+            None => Outcome::InDoubt {
+                why: why.to_owned(),
+            },
+            Some(not_reread) => Outcome::InDoubt {
+                why: in_short(format!("{why}; {not_reread}")),
+            },
         }
     }
 
@@ -285,6 +314,11 @@ impl Standing {
     /// Steps that may have been done and were not taken back, those that write files behind the others.
     pub fn touched(&self) -> impl DoubleEndedIterator<Item = usize> {
         self.touched.keys().copied()
+    }
+
+    /// Files that were put back, and that their readers have not been told of since.
+    pub(crate) fn put_back(&self) -> impl Iterator<Item = usize> {
+        self.put_back.iter().copied()
     }
 
     /// What is there of a step if it is not what was wanted.

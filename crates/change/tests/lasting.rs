@@ -10,7 +10,7 @@ mod world;
 
 use std::fs;
 
-use drover_change::{Lasts, Order, Outcome};
+use drover_change::{Lasts, Order, Outcome, Record};
 use drover_tune::lasting::Rewrite;
 use drover_tune::{Disruption, NicSetting, Step};
 use world::{BOOT, Fate, OTHER_BOOT, Tree, World, order, step};
@@ -99,6 +99,7 @@ fn check(world: &World, outcome: &Outcome) -> bool {
     };
     let expected = if is_there { after() } else { before() };
     assert_eq!(world.all(), expected, "{outcome:?}");
+    assert!(world.is_known(), "{outcome:?}");
     assert!(world.account().standing.has_ended());
     is_there
 }
@@ -184,6 +185,99 @@ async fn a_process_that_dies_at_any_call_and_again_at_any_call_leaves_all_files_
         }
     }
     assert!(deaths > 100, "{deaths}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_undo_that_dies_at_any_call_is_brought_to_its_end_and_readers_know_it() {
+    let mut deaths = 0;
+    for call in 0.. {
+        let world = applied().await;
+        let survived = world.undo(dies(call)).await.is_some();
+        let outcome = world.process(Fate::default(), BOOT).await.unwrap();
+        let is_there = check(&world, &outcome);
+        if survived {
+            assert!(!is_there);
+            break;
+        }
+        deaths += 1;
+    }
+    assert!(deaths > 15, "{deaths}");
+}
+
+/// Which records those of readers are, and how many there are.
+fn told(world: &World) -> (Vec<usize>, usize) {
+    let records = world.account().records;
+    let is_told = |record: &Record| matches!(record, Record::Reread | Record::NotReread { .. });
+    let told = (0..records.len()).filter(|at| is_told(&records[*at]));
+    (told.collect(), records.len())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_does_not_answer_is_waited_for_once_when_all_is_taken_back_and_told_by_the_next_undo()
+ {
+    let silent = || Fate {
+        unread: true,
+        ..Fate::default()
+    };
+    let world = applied().await;
+    let outcome = world.undo(silent()).await.unwrap().unwrap();
+    let why = "it was to be undone; nobody answers".to_owned();
+    assert_eq!(outcome, Outcome::InDoubt { why });
+    assert_eq!(world.all(), before());
+    assert!(!world.is_known());
+    let standing = world.account().standing;
+    assert_eq!((standing.left(), standing.touched().count()), (vec![], 0));
+    // Once, behind all that was taken back, and before the end.
+    let (told_at, records) = told(&world);
+    assert_eq!(told_at, [records - 2]);
+    // It stays there until somebody wants it again.
+    let again = world.process(Fate::default(), BOOT).await;
+    assert_eq!(again, Some(outcome));
+    assert_eq!(world.undo(Fate::default()).await, Some(Ok(Outcome::Undone)));
+    assert!(!check(&world, &Outcome::Undone));
+
+    // On the way forward all is taken back for it.
+    let world = host();
+    let outcome = world.process(silent(), BOOT).await;
+    let why = "/etc/ours.d/90-ours.conf was written, but nobody answers; nobody answers";
+    let why = why.to_owned();
+    assert_eq!(outcome, Some(Outcome::InDoubt { why }));
+    assert_eq!(world.all(), before());
+    assert_eq!(told(&world).0.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_over_which_another_one_lies_is_neither_written_nor_called_undone() {
+    const OVER: &str = "run/etc/theirs.conf";
+    let with = |mut there: Tree, path: &str| {
+        there.insert(path.to_owned(), String::new());
+        there
+    };
+    let world = host();
+    let there = with(before(), OVER);
+    world.restore(&there);
+    let why = "/etc/theirs.conf was changed since: there is another one in /run".to_owned();
+    let outcome = world.process(Fate::default(), BOOT).await;
+    assert_eq!(outcome, Some(Outcome::Refused { why: why.clone() }));
+    assert_eq!(world.all(), there);
+
+    let world = applied().await;
+    let there = with(after(), OVER);
+    world.restore(&there);
+    assert_eq!(world.undo(Fate::default()).await, Some(Err(why)));
+    assert_eq!(world.all(), there);
+    // While all is taken back it keeps nothing from that.
+    world.restore(&with(after(), "run/etc/"));
+    let fate = Fate {
+        meddles: Some((4, OVER.to_owned(), String::new())),
+        ..Fate::default()
+    };
+    let outcome = world.undo(fate).await.unwrap().unwrap();
+    let why = "it was to be undone; /etc/theirs.conf: there is another one in /run".to_owned();
+    assert_eq!(outcome, Outcome::InDoubt { why });
+    assert_eq!(world.all(), with(before(), OVER));
+    world.restore(&before());
+    assert_eq!(world.undo(Fate::default()).await, Some(Ok(Outcome::Undone)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -333,6 +427,8 @@ async fn a_file_that_somebody_changes_while_all_is_taken_back_is_left_and_named(
     let left = world.account().standing.left();
     assert_eq!((left.len(), left[0].step), (1, 3));
     assert_eq!(left[0].found, "its text is another one");
+    // The other file's reader knows of that all the same; this one's is its writer's to tell.
+    assert_eq!(told(&world).0.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

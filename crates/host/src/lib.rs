@@ -23,11 +23,13 @@ mod files;
 mod idle;
 mod interfaces;
 mod interrupts;
+mod keyfiles;
 mod latency;
 pub mod limits;
 mod lldp;
 mod memory;
 mod netlink;
+pub mod network_manager;
 mod owners;
 mod placement;
 mod ports;
@@ -50,6 +52,7 @@ pub use interfaces::interfaces;
 pub use interrupts::{
     Adapter, Adapters, AffinityError, adapters, affinity, irqbalance, set_affinity,
 };
+pub use keyfiles::shadow;
 pub use latency::LatencyRequest;
 pub use memory::{Memory, memory};
 pub use netlink::attributes::{attribute, bitset};

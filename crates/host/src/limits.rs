@@ -59,8 +59,15 @@ pub const PROFILES: usize = 16;
 /// Bytes of a file by which settings last: those that come with distributions have some 10 KiB, an `interfaces` of 100 stanzas 20.
 pub const ETC_FILE: u64 = 64 * 1024;
 
+/// Bytes of a file's name: as many as file systems take (`NAME_MAX`).
+pub const NAME: usize = 255;
+
 /// Bytes of an attribute of such a file, and of all their names: as many as the kernel takes (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`).
 pub const ATTRIBUTE: usize = 64 * 1024;
 
 /// Messages in which a team tells its options: one of 4 KiB holds those of some 10 members, and a team of 64 is more than any host has.
 pub const TEAM_PARTS: usize = 16;
+
+/// How long NetworkManager may take to tell its version, or to read a profile again. It takes some 20 ms; one that starts on a loaded host
+/// answers a second later.
+pub const NETWORK_MANAGER: Duration = Duration::from_secs(5);

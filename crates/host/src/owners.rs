@@ -6,10 +6,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use drover_tune::lasting::{LinkFile, NicOwner, Owners, SetUp, SettingOwner, sysctl_name};
+use drover_tune::lasting::keyfile;
+use drover_tune::lasting::{
+    ACTIVE_PROFILE, LinkFile, NicOwner, Owners, SetUp, SettingOwner, Tuned, sysctl_name,
+};
 
-use crate::files;
 use crate::limits::PROFILES;
+use crate::{files, keyfiles};
 
 /// Folders of sysctl.d; a file hides those of its name in later ones.
 const SYSCTL: [&str; 4] = [
@@ -27,7 +30,7 @@ const TUNED: [&str; 4] = [
     "usr/lib/tuned/profiles",
 ];
 
-/// Who sets these interfaces up, and who sets the kernel.
+/// Who sets these interfaces up, and who sets the kernel. Which NetworkManager runs no file tells.
 #[must_use]
 pub fn owners(root: &Path, nics: &[&str]) -> Owners {
     let host = Files { root };
@@ -35,6 +38,8 @@ pub fn owners(root: &Path, nics: &[&str]) -> Owners {
     Owners {
         nics: nics.iter().filter_map(of).collect(),
         settings: host.settings(),
+        tuned: host.tuned(),
+        ..Owners::default()
     }
 }
 
@@ -74,7 +79,13 @@ impl Files<'_> {
         let state = format!("run/NetworkManager/devices/{index}");
         let managed = self.value(&state, "managed")?;
         let profile = self.value(&state, "connection-uuid")?;
-        matches!(managed.as_str(), "true" | "1").then_some(SetUp::NetworkManager { profile })
+        if !matches!(managed.as_str(), "true" | "1") {
+            return None;
+        }
+        let found = keyfiles::all(self.root);
+        let is_others = keyfile::is_looked_on_at(&profile, &found);
+        let keyfile = keyfile::keyfile(&profile, &found);
+        (!is_others).then_some(SetUp::NetworkManager { profile, keyfile })
     }
 
     fn networkd(&self, index: &str) -> Option<SetUp> {
@@ -150,12 +161,39 @@ impl Files<'_> {
         found
     }
 
+    fn tuned(&self) -> Tuned {
+        let active = self.text(ACTIVE_PROFILE).unwrap_or_default();
+        let mode = self.text("etc/tuned/profile_mode").unwrap_or_default();
+        let dirs = self.value("etc/tuned/tuned-main.conf", "profile_dirs");
+        let is_there = |path: &str| self.root.join(path).exists();
+        let chosen_elsewhere = if mode.trim() == "auto" {
+            Some("tuned chooses its profile by itself: /etc/tuned/profile_mode is auto")
+        } else if is_there("etc/tuned/ppd_base_profile") {
+            Some("tuned-ppd chooses the profile of tuned: it has /etc/tuned/ppd_base_profile")
+        } else if dirs.is_some() {
+            Some("tuned looks for profiles where profile_dirs of /etc/tuned/tuned-main.conf says")
+        } else {
+            None
+        };
+        // Since 2.24 it looks nowhere else.
+        let is_newer = is_there("usr/lib/tuned/profiles");
+        Tuned {
+            active: active.split_whitespace().map(str::to_owned).collect(),
+            folder: if is_newer {
+                "/etc/tuned/profiles"
+            } else {
+                "/etc/tuned"
+            }
+            .to_owned(),
+            chosen_elsewhere: chosen_elsewhere.map(str::to_owned),
+        }
+    }
+
     fn tuned_profile(&self) -> Option<String> {
-        let active = self.text("etc/tuned/active_profile")?;
         // Several are merged, and the last one has the say.
-        let last = active.split_whitespace().last()?;
+        let last = self.tuned().active.pop()?;
         let is_name = !last.contains('/') && !last.starts_with('.');
-        is_name.then(|| last.to_owned())
+        is_name.then_some(last)
     }
 
     /// What the active profile sets, and those that it includes.
@@ -204,6 +242,8 @@ fn is_reapplied(owner: &SettingOwner) -> bool {
 mod tests {
     use std::fs;
 
+    use drover_tune::lasting::keyfile::Keyfile;
+
     use super::*;
 
     fn write(root: &Path, files: &[(&str, &str)]) {
@@ -218,6 +258,7 @@ mod tests {
     fn whoever_gave_an_interface_its_addresses_is_found_with_his_file() {
         let root = tempfile::tempdir().unwrap();
         let link = "/usr/lib/systemd/network/99-default.link";
+        let lan = "/etc/NetworkManager/system-connections/lan.nmconnection";
         let udev = format!("I:1\nE:ID_PATH=pci-0000:03:00.0\nE:ID_NET_LINK_FILE={link}\n");
         write(
             root.path(),
@@ -226,6 +267,23 @@ mod tests {
                 (
                     "run/NetworkManager/devices/2",
                     "[device]\nmanaged=true\nconnection-uuid=0f2c\n",
+                ),
+                (
+                    &lan[1..],
+                    "[connection]\nuuid=0F2C\ntype=ethernet\ninterface-name=nm0\n",
+                ),
+                (
+                    "etc/NetworkManager/system-connections/lan.nmconnection~",
+                    "[connection]\nuuid=0f2c\ntype=ethernet\ninterface-name=nm0\n",
+                ),
+                ("sys/class/net/seen0/ifindex", "6\n"),
+                (
+                    "run/NetworkManager/devices/6",
+                    "[device]\nmanaged=true\nconnection-uuid=aa\n",
+                ),
+                (
+                    "run/NetworkManager/system-connections/seen0.nmconnection",
+                    "[connection]\nuuid=aa\n[.nmmeta]\nexternal=true\n",
                 ),
                 ("sys/class/net/nd0/ifindex", "3\n"),
                 ("run/NetworkManager/devices/3", "[device]\nmanaged=false\n"),
@@ -252,10 +310,18 @@ mod tests {
                 ),
             ],
         );
-        let nics = owners(root.path(), &["nm0", "nd0", "if0", "none0", "gone0"]).nics;
+        let all = ["nm0", "nd0", "if0", "none0", "gone0", "seen0"];
+        let owners = owners(root.path(), &all);
+        assert!(owners.has_profiles());
+        let nics = owners.nics;
         let by = |nic: &str| nics[nic].by.clone();
         let profile = "0f2c".to_owned();
-        assert_eq!(by("nm0"), SetUp::NetworkManager { profile });
+        let keyfile = Ok(Keyfile {
+            path: lan.to_owned(),
+            ethernet: "[ethernet]".to_owned(),
+        });
+        assert_eq!(by("nm0"), SetUp::NetworkManager { profile, keyfile });
+        assert_eq!(by("seen0"), SetUp::Udev);
         let file = "/etc/systemd/network/a.network".to_owned();
         assert_eq!(by("nd0"), SetUp::Networkd { file });
         let file = "/etc/network/interfaces.d/lan".to_owned();
@@ -309,6 +375,32 @@ mod tests {
         assert_eq!(settings["kernel.x"], tuned);
         assert_eq!(settings.len(), 4);
         // Unless tuned is told to leave its own.
+        let found = owners(root.path(), &[]).tuned;
+        let expected = Tuned {
+            active: vec!["mine".into()],
+            folder: "/etc/tuned".into(),
+            chosen_elsewhere: None,
+        };
+        assert_eq!(found, expected);
+        for (path, text, why) in [
+            (
+                "etc/tuned/tuned-main.conf",
+                "profile_dirs = /a\n",
+                "profile_dirs",
+            ),
+            ("etc/tuned/ppd_base_profile", "balanced\n", "tuned-ppd"),
+            ("etc/tuned/profile_mode", "auto\n", "by itself"),
+            ("usr/lib/tuned/profiles/mine/tuned.conf", "", "by itself"),
+        ] {
+            write(root.path(), &[(path, text)]);
+            let said = owners(root.path(), &[]).tuned.chosen_elsewhere;
+            assert!(
+                said.as_ref().is_some_and(|said| said.contains(why)),
+                "{said:?}"
+            );
+        }
+        let found = owners(root.path(), &[]).tuned;
+        assert_eq!(found.folder, "/etc/tuned/profiles");
         let told = ("etc/tuned/tuned-main.conf", "# x\nreapply_sysctl = 0\n");
         write(root.path(), &[told]);
         let settings = owners(root.path(), &[]).settings;

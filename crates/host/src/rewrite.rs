@@ -16,7 +16,7 @@ use rustix::fs::{self as unix, AtFlags, FileType, Mode, OFlags, RenameFlags, Xat
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
 
-use crate::limits::{ATTRIBUTE, ETC_FILE};
+use crate::limits::{ATTRIBUTE, ETC_FILE, NAME};
 
 /// Of a file that is new, as `sysctl.d` and others have theirs.
 const NEW_FILE: u32 = 0o644;
@@ -52,6 +52,14 @@ pub enum RewriteError {
         /// As it was given.
         path: String,
     },
+    /// What is new of it could not be written first.
+    #[error("{path} has too long a name: {name:?} beside it would have more than {NAME} bytes")]
+    Long {
+        /// The file.
+        path: String,
+        /// What is written beside it.
+        name: String,
+    },
     /// Somebody has written it meanwhile.
     #[error("{path} has become another one since it was looked at, and stays so")]
     Moved {
@@ -76,6 +84,10 @@ pub enum RewriteError {
 /// [`RewriteError`].
 pub fn place(root: &Path, path: &str) -> Result<Place, RewriteError> {
     let way = Way::to(root, path)?;
+    let (path, name) = (path.to_owned(), way.beside());
+    if name.len() > NAME {
+        return Err(RewriteError::Long { path, name });
+    }
     let absent = Place {
         text: None,
         mode: NEW_FILE,
@@ -88,7 +100,6 @@ pub fn place(root: &Path, path: &str) -> Result<Place, RewriteError> {
     };
     let about = unix::fstat(&file).map_err(|error| way.failed("read", error))?;
     if FileType::from_raw_mode(about.st_mode) != FileType::RegularFile || about.st_nlink != 1 {
-        let path = path.to_owned();
         return Err(RewriteError::NoFile { path });
     }
     let mut bytes = Vec::new();
@@ -96,9 +107,7 @@ pub fn place(root: &Path, path: &str) -> Result<Place, RewriteError> {
     read.map_err(|error| way.failed("read", error))?;
     let text = String::from_utf8(bytes).ok();
     let text = text.filter(|text| text.len() as u64 <= ETC_FILE);
-    let text = text.ok_or_else(|| RewriteError::NoText {
-        path: path.to_owned(),
-    })?;
+    let text = text.ok_or(RewriteError::NoText { path })?;
     Ok(Place {
         text: Some(text),
         mode: Mode::from_raw_mode(about.st_mode).as_raw_mode(),

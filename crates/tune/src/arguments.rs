@@ -3,12 +3,13 @@
 use crate::facts::Argument;
 
 /// Options that rules ask about, and whether they take a value. What is not here is not told to anybody: it may hold a secret.
-const ASKED: [(&str, bool); 10] = [
+const ASKED: [(&str, bool); 11] = [
     ("accel", true),
     ("chardev", true),
     ("cpu", true),
     ("device", true),
     ("enable-kvm", false),
+    ("global", true),
     ("mem-path", true),
     ("mem-prealloc", false),
     ("netdev", true),
@@ -18,6 +19,9 @@ const ASKED: [(&str, bool); 10] = [
 
 /// Of `-object` and `-device`, kinds that rules ask about.
 const KINDS: [&str; 3] = ["memory-backend-", "virtio-net", "virtserialport"];
+
+/// What is told of memory that is written as JSON.
+pub(crate) const JSON_MEMORY: &str = r#"{"qom-type":"memory-backend-"}"#;
 
 /// What carries a guest's packets, of which rules ask more than what it is. Of others an argument may hold a secret: a command, a cookie.
 const CARRIERS: [&str; 4] = ["tap", "bridge", "vhost-user", "vhost-vdpa"];
@@ -47,6 +51,10 @@ pub fn arguments(args: &[String]) -> Vec<Argument> {
 /// What of a value may be told.
 fn told(option: &str, value: &str) -> String {
     let parts = Value::of(value);
+    if option == "object" && parts.is_json() {
+        let is_memory = value.contains("memory-backend-");
+        return if is_memory { JSON_MEMORY } else { "{}" }.to_owned();
+    }
     let is_net = matches!(option, "netdev" | "nic");
     if !is_net || CARRIERS.contains(&parts.kind()) {
         return value.to_owned();
@@ -69,6 +77,8 @@ fn asked(arg: &str) -> Option<(&'static str, bool)> {
 fn is_asked_about(argument: &Argument) -> bool {
     let value = argument.value.as_deref().unwrap_or_default();
     match argument.option.as_str() {
+        "-object" if value == JSON_MEMORY => true,
+        "-global" => value.starts_with("virtio-net"),
         "-object" | "-device" => {
             let kind = Value::of(value).kind().to_owned();
             KINDS.iter().any(|asked| kind.starts_with(asked))
@@ -255,6 +265,14 @@ mod tests {
             "-enable-kvm",
             "-chardev",
             "file,id=c,path=/secret",
+            "-object",
+            r#"{"qom-type":"secret","id":"s","data":"hunter2"}"#,
+            "-object",
+            r#"{"qom-type":"memory-backend-file","id":"m","mem-path":"/hunter2"}"#,
+            "-global",
+            "virtio-net-pci.mq=on",
+            "-global",
+            "ICH9-LPC.disable_s3=1",
             "-netdev",
         ]);
         let shown: Vec<_> = found
@@ -266,6 +284,8 @@ mod tests {
             ("-device", Some("virtio-net-pci,netdev=n")),
             ("-object", Some("memory-backend-memfd,id=m,size=1G")),
             ("-enable-kvm", None),
+            ("-object", Some(JSON_MEMORY)),
+            ("-global", Some("virtio-net-pci.mq=on")),
             ("-netdev", None),
         ];
         assert_eq!(shown, expected);

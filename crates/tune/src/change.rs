@@ -186,7 +186,8 @@ fn of_nic(f: &mut fmt::Formatter<'_>, nic: &str, what: &NicSetting, to: &str) ->
 }
 
 /// A word for a shell, whatever is in it.
-pub(crate) fn quoted(word: &str) -> String {
+#[must_use]
+pub fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "._/:=@%+,-".contains(letter);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();

@@ -37,9 +37,12 @@ pub struct Subject {
     pub host: String,
     /// The other host, of a finding about two.
     pub other: Option<String>,
-    /// The guest, of a finding about one.
+    /// The guest of Drover's, of a finding about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest: Option<String>,
+    /// The domain of libvirt's, of a finding about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
     /// The interface, of a finding about one; of a guest what its card is connected to.
     pub nic: Option<String>,
     /// The other host's interface, of a finding about one of each.
@@ -55,6 +58,7 @@ impl Subject {
             host: host.to_owned(),
             other: None,
             guest: None,
+            domain: None,
             nic: None,
             far: None,
         }
@@ -90,6 +94,9 @@ impl fmt::Display for Subject {
         }
         if let Some(guest) = &self.guest {
             write!(f, " guest {guest}")?;
+        }
+        if let Some(domain) = &self.domain {
+            write!(f, " libvirt domain {domain}")?;
         }
         named(f, last)
     }

@@ -15,10 +15,12 @@ pub mod arguments;
 mod change;
 mod cost;
 mod document;
+pub mod domain;
 pub mod facts;
 mod finding;
 pub mod lasting;
 mod link;
+mod nameless;
 mod negotiation;
 mod rates;
 mod report;
@@ -27,10 +29,13 @@ mod settable;
 mod since;
 mod sources;
 
-pub use change::{Change, Disruption, NicSetting, Step, fec_words, pause_words, read_pause};
+pub use change::{
+    Change, Disruption, NicSetting, Step, fec_words, pause_words, quoted, read_pause,
+};
 pub use document::Document;
 pub use finding::{Finding, Line, Severity, Subject};
 pub use link::{LinkError, LinkStep, LinkWish};
+pub use nameless::tells_hardware;
 pub use negotiation::{Negotiation, rate_of_mode};
 pub use rates::{highest, most};
 pub use report::{Report, Right, Skipped, examine};

@@ -1,8 +1,10 @@
 //! All rules, asked about all hosts.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
-use crate::facts::{Host, Path};
+use crate::facts::{Definition, Guest, Host, Path};
 use crate::finding::{Answer, Because, Finding, Severity, Subject, Verdict};
 use crate::rules::{Asks, Placed, RULES, Rule, each};
 
@@ -98,15 +100,12 @@ impl Report {
         ask: impl Fn(Placed<'_>) -> Vec<(Option<String>, Verdict)>,
     ) {
         for (at, host) in hosts.iter().enumerate() {
-            let guests = match host.guests.get() {
-                Ok(guests) => guests,
-                Err(why) => {
-                    self.take(rule, about(host), Err(why.into()));
-                    continue;
-                }
-            };
             let others = hosts.iter().enumerate().filter(|(other, _)| *other != at);
             let others: Vec<&Host> = others.map(|(_, other)| other).collect();
+            let (guests, unknown) = all_guests(host);
+            for why in unknown {
+                self.take(rule, about(host), Err(why.into()));
+            }
             for guest in guests {
                 let others = others.as_slice();
                 for (nic, verdict) in ask(Placed {
@@ -115,14 +114,41 @@ impl Report {
                     others,
                 }) {
                     let subject = Subject {
-                        guest: Some(guest.name.clone()),
                         nic,
-                        ..about(host)
+                        ..about_guest(host, guest)
                     };
                     self.take(rule, subject, verdict);
                 }
             }
         }
+    }
+}
+
+/// Drover's and libvirt's, and why some are not known, which is said once.
+fn all_guests(host: &Host) -> (Vec<&Guest>, BTreeSet<&str>) {
+    let (mut guests, mut unknown) = (Vec::new(), BTreeSet::new());
+    for told in [&host.guests, &host.domains] {
+        match told.get() {
+            Ok(told) => guests.extend(told),
+            Err(why) => {
+                unknown.insert(why);
+            }
+        }
+    }
+    (guests, unknown)
+}
+
+fn about_guest(host: &Host, guest: &Guest) -> Subject {
+    let name = Some(guest.name.clone());
+    match guest.definition {
+        Definition::Own(_) => Subject {
+            guest: name,
+            ..about(host)
+        },
+        Definition::Libvirt(_) => Subject {
+            domain: name,
+            ..about(host)
+        },
     }
 }
 

@@ -7,18 +7,13 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use drover_host::{Answered, BOOT_ID, Seen, Told};
+use drover_tune::tells_hardware;
 use drover_types::IpNetwork;
 
 use crate::failure::Failure;
 
 /// Instead of a host's name.
 pub const ANONYMOUS: &str = "anonymous";
-
-/// How systemd names interfaces by the address of their hardware: Ethernet, wireless, mobile, serial.
-const BY_HARDWARE: [&str; 4] = ["enx", "wlx", "wwx", "slx"];
-
-/// Half of such an address, in hexadecimal digits: whose hardware it is.
-const TELLING: usize = 6;
 
 /// What addresses are digested with: who does not have it cannot try all addresses.
 pub struct Key([u8; blake3::KEY_LEN]);
@@ -110,17 +105,6 @@ pub fn make(key: &Key, seen: &mut Seen, told: &mut Told) {
     }
 }
 
-/// Whether a name, or a path with it, is made of a hardware's address.
-fn tells_hardware(name: &str) -> bool {
-    let begins = |prefix: &&str| {
-        name.match_indices(*prefix).any(|(at, _)| {
-            let rest = name[at + prefix.len()..].bytes();
-            rest.take_while(u8::is_ascii_hexdigit).count() >= TELLING
-        })
-    };
-    BY_HARDWARE.iter().any(begins)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,21 +164,6 @@ mod tests {
         let text = serde_json::to_string(&told).unwrap();
         for word in ["db7", "10.0.1.1", "bGVhZjE="] {
             assert!(!text.contains(word), "{text}");
-        }
-    }
-
-    #[test]
-    fn names_made_of_hardware_addresses_are_known_wherever_they_stand() {
-        for name in [
-            "enx001122aabbcc",
-            "wlx001122aabbcc",
-            "br-enx001122aa",
-            "sys/class/net/enx001122aabbcc/mtu",
-        ] {
-            assert!(tells_hardware(name), "{name}");
-        }
-        for name in ["enp1s0", "enx", "eth0", "wlxyz", "br-001122aabbcc"] {
-            assert!(!tells_hardware(name), "{name}");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! A captured host: the files that were read, as below `/`, and `told.json` with what the kernel told by netlink.
+//! A captured host: the files that were read, as below `/`, `told.json` with what the kernel told by netlink, and `guests.json` with what
+//! its agent told.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -7,6 +8,7 @@ use std::path::Path;
 use drover_host::{Seen, Told, Tree, facts};
 use drover_tune::facts::Host;
 
+use super::agents_word::AgentsWord;
 use super::anonymous::ANONYMOUS;
 use crate::failure::Failure;
 
@@ -16,7 +18,12 @@ const TOLD: &str = "told.json";
 const TOLD_MOST: u64 = 16 << 20;
 
 /// Writes it; how many files that were.
-pub fn write(directory: &Path, seen: &Seen, told: &Told) -> Result<usize, Failure> {
+pub fn write(
+    directory: &Path,
+    seen: &Seen,
+    told: &Told,
+    word: Option<&AgentsWord>,
+) -> Result<usize, Failure> {
     let failed = |path: &Path, error: io::Error| {
         Failure::error(format!("cannot write {}: {error}", path.display()))
     };
@@ -41,7 +48,11 @@ pub fn write(directory: &Path, seen: &Seen, told: &Told) -> Result<usize, Failur
     let told =
         serde_json::to_string_pretty(told).map_err(|error| Failure::error(error.to_string()))?;
     put(&path, &told).map_err(|error| failed(&path, error))?;
-    Ok(seen.files.len() + 1)
+    if let Some(word) = word {
+        let written = word.write(directory);
+        written.map_err(|error| failed(directory, error))?;
+    }
+    Ok(seen.files.len() + 1 + usize::from(word.is_some()))
 }
 
 fn put(path: &Path, text: &str) -> io::Result<()> {
@@ -73,5 +84,11 @@ pub fn read(directory: &Path) -> Result<Host, Failure> {
             .map(|name| name.to_string_lossy().into_owned());
         told.host = name.unwrap_or_else(|| ANONYMOUS.to_owned());
     }
-    Ok(facts(&Tree::captured(directory), &told))
+    let host = facts(&Tree::captured(directory), &told);
+    let word = AgentsWord::read(directory)
+        .map_err(|why| Failure::error(format!("{}/{why}", directory.display())))?;
+    Ok(match word {
+        Some(word) => word.given_to(host),
+        None => host,
+    })
 }

@@ -1,5 +1,6 @@
 //! `drover doctor`: what of a host costs its migrations, and what is done about it.
 
+mod agents_word;
 mod anonymous;
 mod capture;
 mod changes;
@@ -14,14 +15,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use drover_api::{Client, ClusterPathsRequest};
+use drover_api::{Client, ClientError, ClusterPathsRequest};
 use drover_host::{Told, Tree, facts};
-use drover_tune::facts::{Fact, Host, Interrupt};
+use drover_tune::facts::{Host, Interrupt};
 use drover_tune::{Document, Finding, RULES, Rule, Severity, examine};
 use drover_types::{HostName, with_sources};
 use jiff::Timestamp;
 use serde_json::json;
 
+use self::agents_word::AgentsWord;
 use self::anonymous::Key;
 pub use self::capture::read as captured_host;
 use self::changes::ChangeCommand;
@@ -182,7 +184,7 @@ pub async fn doctor(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure>
             key,
         }) => {
             let key = anonymous.then(|| Key::of(key.as_deref())).transpose()?;
-            capture_this(&directory, key).await
+            capture_this(agent, &directory, key).await
         }
         None => check(agent, args).await,
     }
@@ -308,21 +310,17 @@ async fn hosts(agent: &Agent, captured: &[PathBuf]) -> Result<Vec<Host>, Failure
 /// This host with what its agent knows of its guests, and of what changes could not change, where there is one. All else is read here: it
 /// does not take an agent.
 async fn with_agents(agent: &Agent, mut host: Host) -> Host {
-    let (guests, offers) = match Client::unix(&agent.socket).facts().await {
+    match Client::unix(&agent.socket).facts().await {
         Ok(told) => {
             host.mark_fixed(|own| is_fixed(&told.facts, own));
-            (told.facts.guests, told.facts.offers)
+            AgentsWord::of(told.facts).given_to(host)
         }
-        Err(error) => {
-            let why = format!("no agent was asked: {}", with_sources(&error));
-            (Fact::unknown(why.clone()), Fact::unknown(why))
-        }
-    };
-    Host {
-        guests,
-        offers,
-        ..host
+        Err(error) => AgentsWord::unknown(&not_asked(&error)).given_to(host),
     }
+}
+
+fn not_asked(error: &ClientError) -> String {
+    format!("no agent was asked: {}", with_sources(error))
 }
 
 /// Whether nobody may move an interrupt, by what the agent knows of it.
@@ -343,19 +341,38 @@ async fn this() -> Result<(Tree, Told), Failure> {
     Ok((tree, told))
 }
 
-async fn capture_this(directory: &Path, key: Option<Key>) -> Result<Outcome, Failure> {
+async fn capture_this(
+    agent: &Agent,
+    directory: &Path,
+    key: Option<Key>,
+) -> Result<Outcome, Failure> {
     let (tree, mut told) = this().await?;
     // What the rules ask for is what is looked at.
     let _ = facts(&tree, &told);
     let mut seen = tree.seen();
+    // Without an agent all else is captured.
+    let (mut word, why) = match Client::unix(&agent.socket).facts().await {
+        Ok(told) => (Some(AgentsWord::of(told.facts)), None),
+        Err(error) => (None, Some(not_asked(&error))),
+    };
     if let Some(key) = key {
         anonymous::make(&key, &mut seen, &mut told);
+        word = word.as_ref().map(AgentsWord::nameless);
     }
-    let files = capture::write(directory, &seen, &told)?;
+    let files = capture::write(directory, &seen, &told, word.as_ref())?;
     let shown = directory.display().to_string();
-    let text =
-        format!("{shown}: {files} files; look at it with `drover doctor --captured {shown}`\n");
-    let parts = [("directory", json!(shown)), ("files", json!(files))];
+    let without = why.as_ref().map_or_else(String::new, |why| {
+        format!("; nothing of its guests, as {why}")
+    });
+    let text = format!(
+        "{shown}: {files} files{without}; look at it with `drover doctor --captured {shown}`\n"
+    );
+    let parts = [
+        ("directory", json!(shown)),
+        ("files", json!(files)),
+        ("guests", json!(word.is_some())),
+        ("because", json!(why)),
+    ];
     Outcome::of_parts(text, &parts)
 }
 

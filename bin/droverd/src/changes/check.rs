@@ -5,7 +5,7 @@ use std::path::Path;
 
 use drover_api::{ErrorCode, Refusal};
 use drover_change::{Account, Outcome, Phase, Plan};
-use drover_tune::lasting::Rewrite;
+use drover_tune::lasting::{ACTIVE_PROFILE, Rewrite};
 use drover_types::{ChangeId, HostName, with_sources};
 
 use crate::agent::Context;
@@ -98,15 +98,20 @@ pub fn undoable(id: ChangeId, account: &Account, boot: &str) -> Result<(), Refus
         .next("`drover doctor changes` shows which can be"))
 }
 
-/// A profile of tuned that was made is not removed while tuned uses it: the host would come up with none.
+/// A profile of tuned that was made is not removed while tuned uses it: the host would come up with none. Where the change has switched to it
+/// that is put back first.
 ///
 /// # Errors
 /// One is in use.
 pub fn no_profile_is_active(files: &[Rewrite], root: &Path) -> Result<(), Refusal> {
+    if files.iter().any(|file| file.path == ACTIVE_PROFILE) {
+        return Ok(());
+    }
     let made = files.iter().filter(|file| file.before.is_none());
     let profile = |file: &Rewrite| {
-        let name = file.path.strip_prefix("/etc/tuned/")?;
-        name.strip_suffix("/tuned.conf").map(str::to_owned)
+        let path = file.path.strip_prefix("/etc/tuned/")?;
+        let folders = path.strip_suffix("/tuned.conf")?;
+        folders.rsplit('/').next().map(str::to_owned)
     };
     let active = std::fs::read_to_string(root.join("etc/tuned/active_profile")).unwrap_or_default();
     let is_active = |name: &String| active.split_whitespace().any(|active| active == name);
@@ -149,6 +154,19 @@ mod tests {
                 .unwrap()
                 .contains("`tuned-adm profile virtual-host`")
         );
+        // Where the change has switched to it, it switches back.
+        let switch = Rewrite {
+            path: ACTIVE_PROFILE.into(),
+            before: Some("virtual-host\n".into()),
+            after: "virtual-host-drover\n".into(),
+            ..made(None)
+        };
+        no_profile_is_active(&[made(None), switch], root.path()).unwrap();
+        let newer = Rewrite {
+            path: "/etc/tuned/profiles/virtual-host-drover/tuned.conf".into(),
+            ..made(None)
+        };
+        no_profile_is_active(&[newer], root.path()).unwrap_err();
         // One that was there before goes back to what it was.
         may(Some("")).unwrap();
         std::fs::write(folder.join("active_profile"), "virtual-host\n").unwrap();

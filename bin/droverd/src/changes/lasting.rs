@@ -6,8 +6,9 @@ use std::path::Path;
 use data_encoding::HEXLOWER;
 use drover_api::{ChangeLastingHow, ChangeLastingView, ChangeNotKept, ErrorCode, Refusal};
 use drover_change::{LastingFile, Lasts, Plan};
+use drover_host::network_manager;
 use drover_tune::Step;
-use drover_tune::lasting::{ByHand, How, Lasting, NotKept, Rewrite, lasting, rewrites};
+use drover_tune::lasting::{ByHand, How, Lasting, NotKept, Owners, Rewrite, lasting, rewrites};
 use drover_types::with_sources;
 use sha2::{Digest as _, Sha256};
 
@@ -26,13 +27,22 @@ pub struct Found {
 
 impl Found {
     /// By who sets what now, and by what their files say.
-    pub fn of(plan: &Plan) -> Self {
-        let root = Path::new(ROOT);
+    pub async fn of(plan: &Plan) -> Self {
         let mut nics: Vec<&str> = plan.steps().filter_map(nic).collect();
         nics.sort_unstable();
         nics.dedup();
-        let owners = drover_host::owners(root, &nics);
-        let (told, not_kept) = lasting(plan.steps(), &owners);
+        let root = Path::new(ROOT);
+        let mut owners = tokio::task::block_in_place(|| drover_host::owners(root, &nics));
+        if owners.has_profiles() {
+            let version = network_manager::version().await;
+            owners.network_manager = version.map_err(|error| with_sources(&error));
+        }
+        tokio::task::block_in_place(|| Self::by(plan, &owners))
+    }
+
+    fn by(plan: &Plan, owners: &Owners) -> Self {
+        let root = Path::new(ROOT);
+        let (told, not_kept) = lasting(plan.steps(), owners);
         let look =
             |path: &str| drover_host::place(root, path).map_err(|error| with_sources(&error));
         let (files, by_hand) = rewrites(told.clone(), look);
@@ -65,8 +75,8 @@ impl Found {
 ///
 /// # Errors
 /// Something else makes it last by now.
-pub fn as_planned(plan: &Plan, said: &[LastingFile]) -> Result<Lasts, Refusal> {
-    let found = Found::of(plan);
+pub async fn as_planned(plan: &Plan, said: &[LastingFile]) -> Result<Lasts, Refusal> {
+    let found = Found::of(plan).await;
     match differs(said, &found.files()) {
         None => Ok(found.lasts),
         Some(why) => {
@@ -151,18 +161,27 @@ pub fn not_kept(all: &[NotKept]) -> Vec<ChangeNotKept> {
 
 fn shown(what: &Lasting, by_hand: Option<String>) -> ChangeLastingView {
     let (how, file, part, lines) = match &what.how {
-        How::File { path, lines } => (ChangeLastingHow::File, Some(path), None, lines),
-        How::Lines { path, part, lines } => {
-            (ChangeLastingHow::Lines, Some(path), part.clone(), lines)
+        How::Choice { command, .. } if by_hand.is_some() => {
+            let command = std::slice::from_ref(command);
+            (ChangeLastingHow::Commands, None, None, command)
         }
-        How::Commands(lines) => (ChangeLastingHow::Commands, None, None, lines),
+        How::File { path, lines } | How::Choice { path, lines, .. } => {
+            (ChangeLastingHow::File, Some(path), None, &lines[..])
+        }
+        How::Lines { path, part, lines } => (
+            ChangeLastingHow::Lines,
+            Some(path),
+            part.clone(),
+            &lines[..],
+        ),
+        How::Commands(lines) => (ChangeLastingHow::Commands, None, None, &lines[..]),
     };
     ChangeLastingView {
         by: what.by.to_string(),
         how,
         file: file.cloned(),
         part,
-        lines: lines.clone(),
+        lines: lines.to_vec(),
         by_hand,
     }
 }
@@ -212,6 +231,29 @@ mod tests {
         assert_eq!(why.as_deref(), Some("/etc/c is to be written as well"));
         let twice = [&said[..], &said[..1]].concat();
         assert!(super::differs(&twice, &said).is_some());
+    }
+
+    #[test]
+    fn a_choice_that_is_not_written_is_shown_as_the_command_that_makes_it() {
+        let what = Lasting {
+            by: "tuned".into(),
+            how: How::Choice {
+                path: "/etc/tuned/active_profile".into(),
+                lines: vec!["mine-drover".into()],
+                of: "/etc/tuned/mine-drover/tuned.conf".into(),
+                command: "tuned-adm profile mine-drover".into(),
+            },
+            because: None,
+        };
+        let written = shown(&what, None);
+        assert_eq!(written.how, ChangeLastingHow::File);
+        assert_eq!(written.lines, ["mine-drover"]);
+        let by_hand = shown(&what, Some("it is a link".into()));
+        assert_eq!(
+            (by_hand.how, by_hand.file),
+            (ChangeLastingHow::Commands, None)
+        );
+        assert_eq!(by_hand.lines, ["tuned-adm profile mine-drover"]);
     }
 
     #[test]

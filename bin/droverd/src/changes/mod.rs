@@ -111,11 +111,12 @@ impl Changes {
         let interfaces = interfaces.map_err(|error| internal(&error))?;
         let paths = paths::between(&interfaces, &self.context.peers.all());
         let links = links.into_iter().collect();
-        let said = plan.lasting.as_ref();
-        let lasting =
-            said.map(|said| tokio::task::block_in_place(|| lasting::as_planned(&plan, said)));
+        let lasting = match &plan.lasting {
+            Some(said) => Some(lasting::as_planned(&plan, said).await?),
+            None => None,
+        };
         let order = Order {
-            lasting: lasting.transpose()?,
+            lasting,
             plan,
             paths,
             links,

@@ -20,9 +20,10 @@ impl Changes {
         let of = (self.host(), boot.as_str());
         let (mut plan, left_out) = Plan::of(&report, of, Timestamp::now(), request.bounce);
         let steps = plan.steps().count();
-        let lasting = request
-            .lasting
-            .then(|| tokio::task::block_in_place(|| Found::of(&plan)));
+        let lasting = match request.lasting {
+            true => Some(Found::of(&plan).await),
+            false => None,
+        };
         plan.lasting = lasting.as_ref().map(Found::files);
         let text = (steps > 0).then(|| drover_change::write(&plan));
         let (lasting, not_kept) = lasting.map(Found::shown).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The guests of this host, for those who look for what costs them.
+//! The agent's own guests, for those who look for what costs them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use drover_api::VmDefinition;
 use drover_hypervisor::{Inside, Machine};
 use drover_tune::arguments::{Value, arguments};
-use drover_tune::facts::{Argument, Card, Fact, Guest, Seen};
+use drover_tune::facts::{Argument, Card, Definition, Fact, Guest, Own};
 use drover_types::with_sources;
 use futures_util::future::join_all;
 use tokio::sync::Semaphore;
@@ -17,12 +17,11 @@ use crate::limits;
 use crate::registry::{Known, Role, definitions};
 
 /// All guests that are defined or run here, by their names; those that only arrive are their source's to tell of.
-pub async fn guests(context: &Context) -> Fact<Vec<Guest>> {
+pub async fn guests(context: &Context, at_once: &Semaphore) -> Fact<Vec<Guest>> {
     let known = match context.registry.known().await {
         Ok((known, _)) => known,
         Err(refusal) => return Fact::unknown(refusal.message),
     };
-    let at_once = Semaphore::new(limits::GUESTS_READ);
     let is_here = |guest: &Known| {
         let role = guest.role.as_ref();
         !matches!(role, Some(Role::Incoming { .. } | Role::HandedOff { .. }))
@@ -37,7 +36,7 @@ pub async fn guests(context: &Context) -> Fact<Vec<Guest>> {
             (false, true) => "its QEMU does not answer",
             (false, false) => "it does not run",
         };
-        Some(one(context, definition, machine, why, &at_once))
+        Some(one(context, definition, machine, why, at_once))
     });
     let mut guests = join_all(read).await;
     guests.sort_by(|one, other| one.name.cmp(&other.name));
@@ -61,14 +60,7 @@ async fn one(
             );
             let (page_sizes, process) = process;
             let (accelerated, cards) = cards;
-            let seen = Seen {
-                accelerated,
-                cards,
-                vhost: process.vhost,
-                taps: process.taps,
-                pages: process.pages,
-                lockable: process.lockable,
-            };
+            let seen = process.seen(accelerated, cards);
             (page_sizes, Fact::Known(seen))
         }
         _ => {
@@ -79,12 +71,14 @@ async fn one(
     let file = definitions::path_of(&context.config.definitions, &definition.name);
     Guest {
         name: definition.name.to_string(),
-        file: file.display().to_string(),
         vcpus: definition.vcpus,
         memory: definition.memory,
-        machine: definition.machine,
-        arguments,
-        page_sizes,
+        definition: Definition::Own(Own {
+            file: file.display().to_string(),
+            machine: definition.machine,
+            arguments,
+            page_sizes,
+        }),
         seen,
     }
 }
@@ -103,7 +97,7 @@ fn paths(arguments: &[Argument]) -> Vec<String> {
 }
 
 /// A few at once: the kernel walks through all of a process's memory.
-async fn read_process(
+pub(super) async fn read_process(
     paths: Vec<String>,
     pid: Option<u32>,
     at_once: &Semaphore,

@@ -2,6 +2,7 @@
 //! that is `drover-tune`'s.
 
 mod clock;
+mod domains;
 mod guests;
 mod inside;
 mod kept;
@@ -22,7 +23,7 @@ use drover_plan::Text;
 use drover_tune::facts::{Clock, Fact, Host};
 use drover_types::{HostName, with_sources};
 use jiff::Timestamp;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 use tokio::time::Instant;
 
 use self::kept::Kept;
@@ -32,19 +33,22 @@ use crate::{changes, inventory, limits};
 /// Facts are read from this machine itself.
 const ROOT: &str = "/";
 
-/// This host and its guests.
+/// This host, its guests and libvirt's domains.
 ///
 /// # Errors
 /// As for [`host`].
 pub async fn facts(context: &Context) -> Result<FactsView, Refusal> {
     let began = Some(Timestamp::now());
-    let (host, guests, offers) = tokio::join!(
+    let at_once = Semaphore::new(limits::GUESTS_READ);
+    let (host, guests, domains, offers) = tokio::join!(
         host(context),
-        guests::guests(context),
+        guests::guests(context, &at_once),
+        domains::domains(context, &at_once),
         inventory::processors(context)
     );
     let facts = Host {
         guests,
+        domains,
         offers: offers.map_or_else(Fact::Unknown, Fact::Known),
         ..host?
     };

@@ -3,13 +3,17 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use drover_tune::facts::{Fact, Pages};
+use drover_tune::facts::{Card, Fact, Pages, Seen};
 use drover_types::Bytes;
 
-use crate::limits::DESCRIPTORS_READ;
+use crate::limits::{DESCRIPTORS_READ, THREADS_READ};
 
 const VHOST: &str = "/dev/vhost-net";
 const TUN: &str = "/dev/net/tun";
+
+/// Why its memory is not walked through.
+const BEING_COPIED: &str =
+    "its memory is being moved, or saved, and a walk through it takes a lock that QEMU needs";
 
 /// Of a file system whose pages are huge (`HUGETLBFS_MAGIC`, statfs(2)).
 const HUGETLBFS: i64 = 0x9584_58f6;
@@ -25,12 +29,30 @@ pub struct Process {
 
 impl Default for Process {
     fn default() -> Self {
-        const LATE: &str = "its process was not read in time";
+        Self::unknown("its process was not read in time")
+    }
+}
+
+impl Process {
+    /// One of which nothing is known, and why.
+    pub fn unknown(why: &str) -> Self {
         Self {
-            vhost: Fact::unknown(LATE),
-            taps: Fact::unknown(LATE),
-            pages: Fact::unknown(LATE),
-            lockable: Fact::unknown(LATE),
+            vhost: Fact::unknown(why),
+            taps: Fact::unknown(why),
+            pages: Fact::unknown(why),
+            lockable: Fact::unknown(why),
+        }
+    }
+
+    /// With what is known of the guest beside.
+    pub fn seen(self, accelerated: Fact<bool>, cards: Fact<Vec<Card>>) -> Seen {
+        Seen {
+            accelerated,
+            cards,
+            vhost: self.vhost,
+            taps: self.taps,
+            pages: self.pages,
+            lockable: self.lockable,
         }
     }
 }
@@ -41,13 +63,11 @@ pub fn read(pid: u32) -> Process {
         Ok((vhost, taps)) => (Fact::Known(vhost), Fact::Known(taps)),
         Err(why) => (Fact::unknown(why.clone()), Fact::unknown(why)),
     };
-    let path = format!("/proc/{pid}/smaps_rollup");
-    let pages = match std::fs::read_to_string(&path) {
-        Err(error) => Fact::unknown(format!("cannot read {path}: {error}")),
-        Ok(text) => {
-            pages(&text).map_or_else(|| Fact::unknown(format!("{path} tells none")), Fact::Known)
-        }
+    let pages = match is_copied(pid) {
+        true => Err(BEING_COPIED.to_owned()),
+        false => walked(pid),
     };
+    let pages = pages.map_or_else(Fact::Unknown, Fact::Known);
     let lockable = lockable(pid).map_or_else(Fact::Unknown, Fact::Known);
     Process {
         vhost,
@@ -55,6 +75,38 @@ pub fn read(pid: u32) -> Process {
         pages,
         lockable,
     }
+}
+
+/// The kernel walks through all of it.
+fn walked(pid: u32) -> Result<Pages, String> {
+    let path = format!("/proc/{pid}/smaps_rollup");
+    let text = std::fs::read_to_string(&path);
+    let text = text.map_err(|error| format!("cannot read {path}: {error}"))?;
+    pages(&text).ok_or_else(|| format!("{path} tells none"))
+}
+
+/// How QEMU calls threads that copy a guest's memory: of 9.1 and newer, and before that (`migration/migration.c`, `ram.c`, `multifd.c`).
+/// It names its threads where it is told to (`debug-threads`), as libvirt does.
+const COPYING: [&str; 7] = [
+    "mig/src/",
+    "mig/dst/",
+    "mig/snapshot",
+    "live_migration",
+    "bg_snapshot",
+    "multifdsend",
+    "multifdrecv",
+];
+
+/// Whether its memory is being moved, or saved. libvirt tells of that after whatever it does with the domain at the time, and a QEMU
+/// that hangs would hold up all that it is asked.
+fn is_copied(pid: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let threads = threads.into_iter().flatten().flatten();
+    let mut names = threads.take(THREADS_READ).filter_map(|thread| {
+        let name = std::fs::read_to_string(thread.path().join("comm"));
+        name.ok()
+    });
+    names.any(|name| COPYING.iter().any(|copying| name.starts_with(copying)))
 }
 
 /// Bit of the right to lock memory without a limit (`CAP_IPC_LOCK`, capabilities(7)).
@@ -199,6 +251,23 @@ mod tests {
             "{own:?}"
         );
         assert_eq!(own.vhost, Fact::Known(0));
+        // One that is being moved is not walked through.
+        for name in ["live_migration", "mig/src/main"] {
+            let (begins, begun) = std::sync::mpsc::channel();
+            let (ends, ended) = std::sync::mpsc::channel::<()>();
+            let copies = move || {
+                let _ = begins.send(());
+                let _ = ended.recv();
+            };
+            let thread = std::thread::Builder::new().name(name.to_owned());
+            let thread = thread.spawn(copies).unwrap();
+            begun.recv().unwrap();
+            let own = read(std::process::id());
+            assert_eq!(own.pages.get(), Err(BEING_COPIED), "{name}");
+            assert_eq!(own.vhost, Fact::Known(0));
+            drop(ends);
+            thread.join().unwrap();
+        }
         let gone = read(u32::MAX);
         assert!(
             gone.pages.get().unwrap_err().contains("smaps_rollup"),

@@ -1,6 +1,7 @@
 //! libvirt's own command for what was ordered of a domain: by the order, and by what the domain does.
 
 use drover_libvirt::{Domain, DomainState, SYSTEM_URI};
+use drover_tune::domain::virsh;
 use drover_types::HostName;
 
 use super::domains::{name, words};
@@ -55,9 +56,7 @@ impl Place<'_> {
     /// The same, as it is typed.
     pub(super) fn line(self, text: &str, called: &str) -> String {
         let other = self.uri.filter(|uri| *uri != SYSTEM_URI);
-        let other = other.map_or_else(String::new, |uri| format!("-c {} ", quoted(uri)));
-        let text = text.replace("{}", &quoted(&name(called)));
-        format!("virsh {other}{text}")
+        virsh(other, text, &name(called))
     }
 }
 
@@ -78,15 +77,6 @@ fn commands(order: Order, domain: &Domain) -> &'static [&'static str] {
         (Order::Stop, _) => &["shutdown {}"],
         (Order::Suspend, _) if domain.persistent => &["managedsave {}"],
         (Order::Suspend, _) => &["save {} FILE"],
-    }
-}
-
-/// As a shell's argument.
-fn quoted(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    match !text.is_empty() && text.chars().all(is_plain) {
-        true => text.to_owned(),
-        false => format!("'{}'", text.replace('\'', r"'\''")),
     }
 }
 
@@ -156,7 +146,7 @@ mod tests {
         };
         let said = place.instead(Order::Start, "it's 1", None);
         let expected =
-            r"on a, `virsh -c 'qemu:///session' domstate --reason 'it'\''s 1'` tells what it does";
+            r"on a, `virsh -c qemu:///session domstate --reason 'it'\''s 1'` tells what it does";
         assert_eq!(said, expected);
         let odd = domain("odd", DomainState::Other(9));
         let said = place.instead(Order::Stop, "odd", Some(&odd));

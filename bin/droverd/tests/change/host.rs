@@ -51,16 +51,21 @@ impl Host {
         Some(host)
     }
 
-    /// Starts its agent.
-    pub async fn start(&mut self) {
+    /// A shell's line on this host, with what lies over what there.
+    pub fn command(&self, line: &str) -> Command {
         let mounts = self.mounts.iter();
         let mounts =
             mounts.map(|(what, over)| format!("mount --bind {} {over} && ", what.display()));
-        let line = mounts.collect::<String>() + "exec \"$0\" \"$@\"";
-        let droverd = self.place.droverd();
         let mut command = self.network.command("sh");
-        command.args(["-c", &line]).arg(droverd.get_program());
-        command.args(droverd.get_args());
+        command.args(["-c", &(mounts.collect::<String>() + line)]);
+        command
+    }
+
+    /// Starts its agent.
+    pub async fn start(&mut self) {
+        let droverd = self.place.droverd();
+        let mut command = self.command("exec \"$0\" \"$@\"");
+        command.arg(droverd.get_program()).args(droverd.get_args());
         command.env_remove("JOURNAL_STREAM");
         self.agent = Some(self.place.start_by(command).await);
     }

@@ -174,7 +174,8 @@ pub enum ChangeState {
     Undone,
     /// The host was restarted, and what was set is gone with that.
     GoneWithRestart,
-    /// Some settings are neither as they were nor as they were to be, and were left alone.
+    /// Some settings are neither as they were nor as they were to be, and were left alone; or not all who read files know that these are as
+    /// before.
     InDoubt,
     /// What was written down of it cannot be read.
     Unreadable,

@@ -1,12 +1,13 @@
 //! Files by which settings last: written once all is proved, put back with everything else.
 
 use drover_tune::lasting::{End, Rewrite};
+use drover_types::in_short;
 use tokio::time::sleep;
 
 use super::Runner;
 use crate::hands::{Hands, Paths};
 use crate::limits::{TAKE_BACK_AGAIN, TAKE_BACK_TRIES};
-use crate::moved::{Moved, differs};
+use crate::moved::{Moved, otherwise};
 use crate::record::Record;
 
 impl<H: Hands, P: Paths> Runner<'_, H, P> {
@@ -17,9 +18,8 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             return self.roll_back(format!("the order has no file {number}"));
         };
         let path = &file.path;
-        let place = self.hands.place(path).await;
-        if !matches!(&place, Ok(place) if file.is_before(place)) {
-            let found = differs(&file, place);
+        let found = otherwise(self.hands, &file, |place| file.is_before(place)).await;
+        if let Some(found) = found {
             return self.roll_back(format!("{path} was changed when its turn came: {found}"));
         }
         if !self.note(Record::AboutTo { step: number }) {
@@ -28,9 +28,11 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         if let Err(why) = self.hands.put(&file, End::After).await {
             return self.roll_back(format!("{path} was not written: {why}"));
         }
-        let place = self.hands.place(path).await;
-        if !matches!(&place, Ok(place) if file.is_after(place)) {
-            let found = differs(&file, place);
+        if let Err(why) = self.hands.reread(&[&file]).await {
+            return self.roll_back(format!("{path} was written, but {why}"));
+        }
+        let found = otherwise(self.hands, &file, |place| file.is_after(place)).await;
+        if let Some(found) = found {
             return self.roll_back(format!("{path} was written, and is another one: {found}"));
         }
         if !self.note(Record::Done { step: number }) {
@@ -38,7 +40,8 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         }
     }
 
-    /// Puts one back that is as it was written, and what is left beside one that is not.
+    /// Puts one back that is as it was written, and what is left beside one that is not. Whoever reads it is told at the end, once: settings do
+    /// not wait for him.
     pub(super) async fn put_back(&mut self, number: usize, file: &Rewrite) {
         let mut refused = String::new();
         for _ in 0..TAKE_BACK_TRIES {
@@ -63,6 +66,28 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         self.leave_file(number, file, &refused).await;
     }
 
+    /// Has those that were put back be read again. What somebody has changed since is for him to tell of.
+    pub(super) async fn reread(&mut self) {
+        let mut files = Vec::new();
+        let mut why_not = Vec::new();
+        for number in self.journal.standing().put_back() {
+            let Some(file) = self.file(number) else {
+                continue;
+            };
+            match otherwise(self.hands, file, |place| file.is_before(place)).await {
+                None => files.push(file),
+                Some(why) => why_not.push(format!("{}: {why}", file.path)),
+            }
+        }
+        why_not.extend(self.hands.reread(&files).await.err());
+        self.note(match &why_not[..] {
+            [] => Record::Reread,
+            why_not => Record::NotReread {
+                why: in_short(why_not.join("; ")),
+            },
+        });
+    }
+
     async fn leave_file(&mut self, number: usize, file: &Rewrite, found: &str) {
         if let Err(error) = self.hands.tidy(&file.path).await {
             tracing::warn!(
@@ -74,13 +99,12 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         self.leave(number, found);
     }
 
-    /// If a file is neither as it was written nor as it was before: in which way.
+    /// If a file is neither as it was written nor as it was before, or its reader goes by something else: in which way.
     pub(super) async fn file_not_as_left(&self, file: &Rewrite) -> Option<Moved> {
-        let place = self.hands.place(&file.path).await;
-        let is_known = matches!(&place, Ok(place) if file.is_before(place) || file.is_after(place));
-        (!is_known).then(|| Moved::File {
-            path: file.path.clone(),
-            found: differs(file, place),
-        })
+        let found = otherwise(self.hands, file, |place| {
+            file.is_before(place) || file.is_after(place)
+        });
+        let (path, found) = (file.path.clone(), found.await?);
+        Some(Moved::File { path, found })
     }
 }

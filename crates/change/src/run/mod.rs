@@ -89,6 +89,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
                     None => self.take_back(step).await,
                 },
                 Next::Look(step) => self.look(step).await,
+                Next::Reread => self.reread().await,
                 Next::End(Outcome::Applied { proven }) => self.succeed(proven),
                 Next::End(outcome) => {
                     self.end(outcome);

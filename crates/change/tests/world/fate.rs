@@ -43,6 +43,8 @@ pub struct Fate {
     pub late: Option<Duration>,
     /// For so long each thing takes that is set, or written, on the way forward.
     pub slow: Option<Duration>,
+    /// No reader of files answers.
+    pub unread: bool,
     /// Somebody else writes this at this call.
     pub meddles: Option<(usize, String, String)>,
     /// At which call the journal's disk goes.

@@ -49,6 +49,8 @@ pub struct World {
     made: RefCell<Option<Journal>>,
     /// The attempts to find out what crosses.
     pub attempts: RefCell<Vec<u32>>,
+    /// What readers of files in `etc` know of them while they run.
+    known: RefCell<Tree>,
     /// Before each call: how long the journal was, and what was there.
     pub seen: RefCell<Vec<(u64, Tree)>>,
 }
@@ -64,7 +66,7 @@ impl World {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, value).unwrap();
         }
-        Self {
+        let world = Self {
             root,
             fate: RefCell::default(),
             calls: Cell::new(0),
@@ -75,8 +77,27 @@ impl World {
             name: "a".parse().unwrap(),
             made: RefCell::default(),
             attempts: RefCell::default(),
+            known: RefCell::default(),
             seen: RefCell::default(),
-        }
+        };
+        world.readers_start();
+        world
+    }
+
+    /// Those who read files while they run read them as they start.
+    fn readers_start(&self) {
+        *self.known.borrow_mut() = self.etc();
+    }
+
+    fn etc(&self) -> Tree {
+        let mut all = self.all();
+        all.retain(|path, _| path.starts_with("etc/") && !path.ends_with('/'));
+        all
+    }
+
+    /// Whether readers know all files as they are.
+    pub fn is_known(&self) -> bool {
+        *self.known.borrow() == self.etc()
     }
 
     pub fn folder(&self) -> PathBuf {
@@ -109,7 +130,7 @@ impl World {
         fs::write(self.file(path), value).unwrap();
     }
 
-    /// Has these files be there, and no others.
+    /// Has these files be there, and no others, as the host starts.
     pub fn restore(&self, tree: &Tree) {
         let host = self.root.path().join("host");
         let _ = fs::remove_dir_all(&host);
@@ -121,6 +142,7 @@ impl World {
                 fs::write(folder.join(name), value).unwrap();
             }
         }
+        self.readers_start();
     }
 
     /// All files of the host, whoever they are of; and folders without any, with a slash at their end.
@@ -485,6 +507,32 @@ impl Hands for Host<'_> {
         fs::write(&beside, text).unwrap();
         self.world.call().await;
         fs::rename(&beside, &there).unwrap();
+        self.world.call().await;
+        Ok(())
+    }
+
+    async fn goes_by(&self, file: &Rewrite) -> Result<(), String> {
+        let over = self.world.file(&format!("run{}", file.path));
+        match over.exists() {
+            true => Err("there is another one in /run".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    async fn reread(&self, files: &[&Rewrite]) -> Result<(), String> {
+        self.world.call().await;
+        if self.world.fate.borrow().unread {
+            return Err("nobody answers".to_owned());
+        }
+        for file in files {
+            let path = &file.path[1..];
+            let mut known = self.world.known.borrow_mut();
+            match fs::read_to_string(self.world.file(path)) {
+                Ok(text) => known.insert(path.to_owned(), text),
+                Err(_) => known.remove(path),
+            };
+        }
+        // Once more, so that one dies after they know and before that could be said.
         self.world.call().await;
         Ok(())
     }

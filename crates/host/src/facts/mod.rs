@@ -46,6 +46,7 @@ pub fn facts(tree: &Tree, told: &Told) -> Host {
         memory: memory::memory(tree),
         offers: Fact::unknown(NO_AGENT),
         guests: Fact::unknown(NO_AGENT),
+        domains: Fact::unknown(NO_AGENT),
     }
 }
 

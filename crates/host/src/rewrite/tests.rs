@@ -147,6 +147,11 @@ fn links_folders_second_names_pipes_and_what_is_no_text_are_refused() {
         let error = place(root, path).unwrap_err().to_string();
         assert!(error.contains(says), "{path}: {error}");
     }
+    // What is written first has more in its name.
+    let named = |length: usize| place(root, &format!("/etc/{}", "n".repeat(length)));
+    assert_eq!(named(247).unwrap().text, None);
+    let error = named(248).unwrap_err().to_string();
+    assert!(error.contains("has too long a name"), "{error}");
     // Nor is one written.
     let target = rewrite(root, "/etc/a", "y");
     let path = "/etc/link".to_owned();

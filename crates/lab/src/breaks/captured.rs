@@ -39,7 +39,11 @@ pub(super) async fn capture(lab: &LabName, breaks: &[&Break], drover: &Path) -> 
         remove(&folder)?;
         let (program, to) = (drover.to_string_lossy(), folder.to_string_lossy());
         let enter = ["netns", "exec", host.namespace()];
-        let words = [&enter[..], &[&program, "doctor", "capture", &to]].concat();
+        // An agent's guests are none of what is written here, and the one that listens by default is the machine's.
+        let nobody = folder.with_extension("socket");
+        let nobody = nobody.to_string_lossy();
+        let capture = [&program, "--socket", &nobody, "doctor", "capture", &to];
+        let words = [&enter[..], &capture].concat();
         run("ip", &words).await?;
         let is_of = |broken: &&&Break| number + 1 == HOSTS || broken.everywhere;
         let written = breaks.iter().filter(is_of);

@@ -72,7 +72,7 @@ impl OfMachine {
 
 fn is_whole_host(finding: &Value) -> bool {
     let subject = &finding["subject"];
-    ["other", "nic", "far", "guest"]
+    ["other", "nic", "far", "guest", "domain"]
         .iter()
         .all(|part| subject[*part].is_null())
 }

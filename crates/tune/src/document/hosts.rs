@@ -33,7 +33,7 @@ pub fn blocks(host: &Host) -> Vec<Block> {
             rows,
         });
     }
-    blocks.push(guests(&host.guests));
+    blocks.push(guests(host));
     blocks
 }
 
@@ -82,16 +82,29 @@ const fn kind(kind: Kind) -> &'static str {
     }
 }
 
-fn guests(guests: &Fact<Vec<Guest>>) -> Block {
-    Block::Words(Text::of(match guests.get() {
+/// Drover's, and libvirt's where it has some or that is not known for another reason.
+fn guests(host: &Host) -> Block {
+    let own = match host.guests.get() {
         Err(why) => format!("Its guests are not known, because {why}."),
-        Ok(guests) => {
-            let names: Vec<&str> = guests.iter().map(|guest| guest.name.as_str()).collect();
-            match names.len() {
-                0 => "It has no guests.".to_owned(),
-                1 => format!("Its guest: {}.", names[0]),
-                count => format!("Its {count} guests: {}.", names.join(", ")),
-            }
-        }
-    }))
+        Ok(guests) if guests.is_empty() => "It has no guests.".to_owned(),
+        Ok(guests) => format!("{}.", named("guest", guests)),
+    };
+    let domains = match host.domains.get() {
+        Err(why) if host.guests.get() == Err(why) => None,
+        Err(why) => Some(format!(
+            "Domains of libvirt's are not known, because {why}."
+        )),
+        Ok(domains) if domains.is_empty() => None,
+        Ok(domains) => Some(format!("{}, which libvirt has.", named("domain", domains))),
+    };
+    let words: Vec<String> = [own].into_iter().chain(domains).collect();
+    Block::Words(Text::of(words.join(" ")))
+}
+
+fn named(what: &str, guests: &[Guest]) -> String {
+    let names: Vec<&str> = guests.iter().map(|guest| guest.name.as_str()).collect();
+    match names.len() {
+        1 => format!("Its {what}: {}", names[0]),
+        count => format!("Its {count} {what}s: {}", names.join(", ")),
+    }
 }

@@ -5,27 +5,45 @@ use std::collections::{BTreeMap, BTreeSet};
 use drover_types::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::Fact;
+use super::{Domain, Fact};
 
-/// A guest that is defined or runs on a host.
+/// A guest that is defined or runs on a host: one of Drover's, or a domain of libvirt's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guest {
     /// Its name.
     pub name: String,
-    /// The file of its definition.
-    pub file: String,
     /// Its processors.
     pub vcpus: u32,
     /// Its memory.
     pub memory: Bytes,
+    /// How it is made, and who knows that.
+    #[serde(flatten)]
+    pub definition: Definition,
+    /// What its process shows, while it runs here.
+    pub seen: Fact<Seen>,
+}
+
+/// How a guest is made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Definition {
+    /// By arguments of QEMU, in a file of Drover's.
+    Own(Own),
+    /// By libvirt's XML.
+    Libvirt(Domain),
+}
+
+/// A definition of Drover's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Own {
+    /// Its file.
+    pub file: String,
     /// The machine type with its options.
     pub machine: Option<String>,
     /// Those of its arguments that rules ask about, in their order: others may have secrets in them.
     pub arguments: Vec<Argument>,
     /// Sizes of pages where its memory is in files, by the path that the definition names.
     pub page_sizes: BTreeMap<String, u64>,
-    /// What its process shows, while it runs here.
-    pub seen: Fact<Seen>,
 }
 
 /// An argument of QEMU.
@@ -58,7 +76,7 @@ pub struct Seen {
 /// A network card of a running guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Card {
-    /// The name of what it is connected to, as in `netdev=`.
+    /// The name of what it is connected to, as in `netdev=`; of a domain's its address.
     pub netdev: String,
     /// Its address.
     pub mac: String,

@@ -4,6 +4,7 @@
 //! reason, so that a rule that needs it is skipped and says why.
 
 mod device;
+mod domain;
 mod fabric;
 mod guest;
 mod layers;
@@ -17,8 +18,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use device::{Rdma, Reporter, Spread};
+pub use domain::{Domain, Element};
 pub use fabric::{App, Buffers, Dcb, Dcbx, DcbxVersion, Ets, Neighbour, Pause, Pfc};
-pub use guest::{Argument, Card, Guest, HugePages, Memory, Offer, Offers, Pages, Seen};
+pub use guest::{
+    Argument, Card, Definition, Guest, HugePages, Memory, Offer, Offers, Own, Pages, Seen,
+};
 pub use layers::Layers;
 pub use media::{Down, Medium, Modes, Module, Port};
 pub use nic::{
@@ -103,9 +107,12 @@ pub struct Host {
     /// What its QEMUs can give guests as their processor; its agent knows.
     #[serde(default)]
     pub offers: Fact<Offers>,
-    /// Guests that are defined or run there, in the order of their names; its agent knows.
+    /// Guests of Drover's that are defined or run there, in the order of their names; its agent knows.
     #[serde(default)]
     pub guests: Fact<Vec<Guest>>,
+    /// The same of libvirt's domains; none where it has no libvirt.
+    #[serde(default)]
+    pub domains: Fact<Vec<Guest>>,
 }
 
 /// A host's clock, beside that of the host that asked it.

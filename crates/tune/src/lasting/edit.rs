@@ -25,6 +25,7 @@ pub fn edited(before: Option<&str>, how: &How) -> Result<String, String> {
     let (part, lines) = match how {
         How::File { lines, .. } => (None, lines),
         How::Lines { part, lines, .. } => (part.as_deref(), lines),
+        How::Choice { lines, .. } => return Ok(lines.join("\n") + "\n"),
         How::Commands(_) => return Err("it is no file".to_owned()),
     };
     let Some(before) = before else {

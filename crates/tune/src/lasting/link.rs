@@ -81,7 +81,7 @@ pub(super) fn told(nic: &str, lines: Vec<String>, found: &LinkFile) -> Lasting {
             part: Some("[Link]".to_owned()),
             lines,
         };
-        return Lasting { by: BY.into(), how };
+        return Lasting::by(BY, how);
     }
     let key = |line: &str| line.split('=').next().unwrap_or_default().trim().to_owned();
     let is_ours = |line: &String| lines.iter().any(|own| key(own) == key(line));
@@ -96,5 +96,5 @@ pub(super) fn told(nic: &str, lines: Vec<String>, found: &LinkFile) -> Lasting {
         path: format!("/etc/systemd/network/10-drover-{nic}.link"),
         lines: head.into_iter().chain(kept).chain(lines.clone()).collect(),
     };
-    Lasting { by: BY.into(), how }
+    Lasting::by(BY, how)
 }

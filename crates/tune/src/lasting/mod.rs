@@ -8,6 +8,7 @@
 //! ```
 
 mod edit;
+pub mod keyfile;
 mod link;
 mod network_manager;
 mod owners;
@@ -20,9 +21,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use self::edit::edited;
-pub use self::owners::{LinkFile, NicOwner, Owners, SetUp, SettingOwner};
+pub use self::network_manager::{BY as NETWORK_MANAGER, Version};
+pub use self::owners::{LinkFile, NicOwner, Owners, SetUp, SettingOwner, Tuned};
 pub use self::rewrite::{ByHand, End, Place, Rewrite, rewrites};
-pub use self::settings::sysctl_name;
+pub use self::settings::{ACTIVE_PROFILE, sysctl_name};
 use crate::change::{NicSetting, Step};
 
 /// What is to be done, where, that settings last.
@@ -33,6 +35,21 @@ pub struct Lasting {
     pub by: Cow<'static, str>,
     /// What is to be done.
     pub how: How,
+    /// Of commands, why no file is written in place of them, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
+}
+
+impl Lasting {
+    fn by(by: &'static str, how: How) -> Self {
+        let (by, because) = (Cow::Borrowed(by), None);
+        Self { by, how, because }
+    }
+
+    fn because(self, why: String) -> Self {
+        let because = Some(why);
+        Self { because, ..self }
+    }
 }
 
 /// What is to be done.
@@ -45,6 +62,17 @@ pub enum How {
         path: String,
         /// What is in it.
         lines: Vec<String>,
+    },
+    /// A file that chooses others is to have these lines in place of all that is in it.
+    Choice {
+        /// Its path.
+        path: String,
+        /// What is in it then.
+        lines: Vec<String>,
+        /// The file that is chosen: while it is not as told, whoever reads the choice may not even start.
+        of: String,
+        /// What people say to choose it.
+        command: String,
     },
     /// A file of somebody's is to have these lines.
     Lines {
@@ -94,7 +122,7 @@ struct Places {
     /// Of interfaces whose hardware udev sets up: lines of a `.link`.
     links: BTreeMap<String, Vec<String>>,
     /// Of those of NetworkManager: properties of their profiles.
-    profiles: BTreeMap<String, Vec<String>>,
+    profiles: BTreeMap<String, Vec<network_manager::Property>>,
     /// Lines of a stanza of ifupdown, or of a `.network`.
     stanzas: BTreeMap<String, Vec<String>>,
 }
@@ -121,6 +149,12 @@ impl Places {
             } => {
                 let owner = owners.nics.get(nic);
                 let owner = owner.ok_or_else(|| format!("it is not known who sets {nic} up"))?;
+                if let SetUp::NetworkManager { .. } = owner.by {
+                    let properties = network_manager::properties(what, (from, to), owners)?;
+                    let all = self.profiles.entry(nic.clone()).or_default();
+                    all.extend(properties);
+                    return Ok(());
+                }
                 self.take_nic(nic, what, (from, to), owner)
             }
         }
@@ -134,14 +168,6 @@ impl Places {
         owner: &NicOwner,
     ) -> Result<(), String> {
         let line = match (&owner.by, what) {
-            (SetUp::NetworkManager { .. }, _) => {
-                let properties = network_manager::properties(what, to)?;
-                self.profiles
-                    .entry(nic.to_owned())
-                    .or_default()
-                    .extend(properties);
-                return Ok(());
-            }
             // These set it after udev has.
             (SetUp::Ifupdown { .. }, NicSetting::Mtu) => format!("mtu {to}"),
             (SetUp::Networkd { file }, NicSetting::Mtu) => {
@@ -173,7 +199,8 @@ impl Places {
             told.extend(found.map(|found| link::told(&nic, lines, found)));
         }
         for (nic, properties) in self.profiles {
-            told.extend(owned(&nic).and_then(|owner| network_manager::told(&properties, owner)));
+            let told_of = |owner| network_manager::told(&properties, owner, owners);
+            told.extend(owned(&nic).into_iter().flat_map(told_of));
         }
         told
     }
@@ -201,8 +228,7 @@ fn stanza(nic: &str, lines: Vec<String>, owner: &NicOwner) -> Option<Lasting> {
         SetUp::Networkd { file } => ("systemd-networkd", beside(file, lines)),
         SetUp::NetworkManager { .. } | SetUp::Udev => return None,
     };
-    let by = Cow::Borrowed(by);
-    Some(Lasting { by, how })
+    Some(Lasting::by(by, how))
 }
 
 /// A file of ours that is read behind a `.network`, whoever may replace that. Source: systemd.network(5).

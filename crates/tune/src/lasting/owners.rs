@@ -2,13 +2,40 @@
 
 use std::collections::BTreeMap;
 
+use super::keyfile::Keyfile;
+use super::network_manager::Version;
+
 /// Who sets what, as it was found.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owners {
     /// Of interfaces, by their names.
     pub nics: BTreeMap<String, NicOwner>,
     /// Of settings of the kernel, by their names in sysctl: those that somebody sets.
     pub settings: BTreeMap<String, SettingOwner>,
+    /// The version of NetworkManager that runs, or why it is not known. What it has no word for it passes over in silence.
+    pub network_manager: Result<Version, String>,
+    /// What tuned starts with.
+    pub tuned: Tuned,
+}
+
+impl Default for Owners {
+    fn default() -> Self {
+        Self {
+            nics: BTreeMap::new(),
+            settings: BTreeMap::new(),
+            network_manager: Err("NetworkManager was not asked".to_owned()),
+            tuned: Tuned::default(),
+        }
+    }
+}
+
+impl Owners {
+    /// Whether NetworkManager sets one of these interfaces up.
+    #[must_use]
+    pub fn has_profiles(&self) -> bool {
+        let is_its = |nic: &NicOwner| matches!(nic.by, SetUp::NetworkManager { .. });
+        self.nics.values().any(is_its)
+    }
 }
 
 /// Who sets an interface up.
@@ -27,6 +54,8 @@ pub enum SetUp {
     NetworkManager {
         /// Its UUID.
         profile: String,
+        /// The file that has it, or why that is not written.
+        keyfile: Result<Keyfile, String>,
     },
     /// systemd-networkd, by this file.
     Networkd {
@@ -66,4 +95,15 @@ pub enum SettingOwner {
         /// The profile that is active.
         profile: String,
     },
+}
+
+/// What tuned starts with. Source: `tuned/consts.py` and `tuned/daemon/daemon.py` (`_get_startup_profile`).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tuned {
+    /// The profiles that are active, the last one with the say.
+    pub active: Vec<String>,
+    /// Where those of people are looked for, from the root.
+    pub folder: String,
+    /// Why a host would not come up with others that its file names, if it would not.
+    pub chosen_elsewhere: Option<String>,
 }

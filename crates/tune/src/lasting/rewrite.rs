@@ -126,11 +126,24 @@ pub fn rewrites(
     let mut all = Vec::new();
     let mut by_hand = Vec::new();
     for what in told {
-        if let Err(why) = take(&mut all, &what, &look) {
+        let taken = check_chosen(&by_hand, &what).and_then(|()| take(&mut all, &what, &look));
+        if let Err(why) = taken {
             by_hand.push(ByHand { what, why });
         }
     }
     (all, by_hand)
+}
+
+/// A file that is left to people is not there until they have made it, and may not be chosen before. It comes first.
+fn check_chosen(by_hand: &[ByHand], what: &Lasting) -> Result<(), String> {
+    let How::Choice { of, .. } = &what.how else {
+        return Ok(());
+    };
+    let is_of = |one: &ByHand| matches!(&one.what.how, How::File { path, .. } if path == of);
+    match by_hand.iter().any(is_of) {
+        true => Err(format!("{of} has to be as above first")),
+        false => Ok(()),
+    }
 }
 
 fn take(
@@ -138,8 +151,10 @@ fn take(
     what: &Lasting,
     look: impl Fn(&str) -> Result<Place, String>,
 ) -> Result<(), String> {
-    let (How::File { path, .. } | How::Lines { path, .. }) = &what.how else {
-        return Err("no commands are run".to_owned());
+    let (How::File { path, .. } | How::Choice { path, .. } | How::Lines { path, .. }) = &what.how
+    else {
+        let why = what.because.clone();
+        return Err(why.unwrap_or_else(|| "no commands are run".to_owned()));
     };
     check_folder(path)?;
     if let Some(one) = all.iter_mut().find(|one| one.path == *path) {

@@ -2,10 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use super::{How, Lasting, Owners, SettingOwner};
+use super::{How, Lasting, Owners, SettingOwner, Tuned};
+use crate::change::quoted;
+
+/// What tuned starts with: one line, of all profiles that are active.
+pub const ACTIVE_PROFILE: &str = "/etc/tuned/active_profile";
 
 /// Ours. Files are read in the order of their names, and the last one that sets something has the say.
 const FILE: &str = "/etc/sysctl.d/90-drover.conf";
+
+/// What the name of a profile of ours ends with.
+const OURS: &str = "-drover";
 
 pub(super) fn told(settings: &BTreeMap<String, String>, owners: &Owners) -> Vec<Lasting> {
     let mut own = Vec::new();
@@ -22,10 +29,7 @@ pub(super) fn told(settings: &BTreeMap<String, String>, owners: &Owners) -> Vec<
                 let (path, part) = (path.clone(), None);
                 let lines = vec![line];
                 let how = How::Lines { path, part, lines };
-                told.push(Lasting {
-                    by: "sysctl.d".into(),
-                    how,
-                });
+                told.push(Lasting::by("sysctl.d", how));
             }
             _ => own.push(line),
         }
@@ -34,7 +38,7 @@ pub(super) fn told(settings: &BTreeMap<String, String>, owners: &Owners) -> Vec<
         told.insert(0, in_ours(own, owners));
     }
     for (profile, lines) in of_tuned {
-        told.extend(tuned(profile, lines));
+        told.extend(tuned(profile, lines, &owners.tuned));
     }
     told
 }
@@ -60,10 +64,7 @@ fn in_ours(lines: Vec<String>, owners: &Owners) -> Lasting {
     } else {
         How::File { path, lines }
     };
-    Lasting {
-        by: "sysctl.d".into(),
-        how,
-    }
+    Lasting::by("sysctl.d", how)
 }
 
 /// Names count, not folders.
@@ -72,34 +73,38 @@ fn comes_after_ours(path: &str) -> bool {
     name(path) > name(FILE)
 }
 
-/// A profile that does what the active one does, and this; or this within ours, if that is active.
-fn tuned(profile: &str, lines: Vec<String>) -> Vec<Lasting> {
+/// A profile that does what the active one does, and this, with which tuned starts from then on; or this within ours, if that is active.
+fn tuned(profile: &str, lines: Vec<String>, found: &Tuned) -> Vec<Lasting> {
     let by = "tuned";
-    let ours = if profile.ends_with("-drover") {
-        profile.to_owned()
-    } else {
-        format!("{profile}-drover")
-    };
-    let path = format!("/etc/tuned/{ours}/tuned.conf");
-    if ours == profile {
-        let part = Some("[sysctl]".to_owned());
-        return vec![Lasting {
-            by: by.into(),
-            how: How::Lines { path, part, lines },
-        }];
+    let of = |name: &str| format!("{}/{name}/tuned.conf", found.folder);
+    if profile.ends_with(OURS) {
+        let (path, part) = (of(profile), Some("[sysctl]".to_owned()));
+        return vec![Lasting::by(by, How::Lines { path, part, lines })];
     }
+    let ours = format!("{profile}{OURS}");
+    let (path, chosen) = (of(&ours), of(&ours));
     let head = ["[main]".to_owned(), format!("include={profile}")];
     let body = [String::new(), "[sysctl]".to_owned()];
     let lines = head.into_iter().chain(body).chain(lines).collect();
-    let command = format!("tuned-adm profile {}", crate::change::quoted(&ours));
-    vec![
-        Lasting {
-            by: by.into(),
-            how: How::File { path, lines },
-        },
-        Lasting {
-            by: by.into(),
-            how: How::Commands(vec![command]),
-        },
-    ]
+    let made = Lasting::by(by, How::File { path, lines });
+    let others = found
+        .active
+        .split_last()
+        .map_or(&[][..], |(_, others)| others);
+    let active: Vec<String> = others.iter().cloned().chain([ours]).collect();
+    let words: Vec<String> = active.iter().map(|name| quoted(name)).collect();
+    let command = format!("tuned-adm profile {}", words.join(" "));
+    let switched = match &found.chosen_elsewhere {
+        None => {
+            let choice = How::Choice {
+                path: ACTIVE_PROFILE.to_owned(),
+                lines: vec![active.join(" ")],
+                of: chosen,
+                command,
+            };
+            Lasting::by(by, choice)
+        }
+        Some(why) => Lasting::by(by, How::Commands(vec![command])).because(why.clone()),
+    };
+    vec![made, switched]
 }

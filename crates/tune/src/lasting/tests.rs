@@ -1,3 +1,4 @@
+mod profiles;
 mod rewrites;
 
 use super::*;
@@ -87,7 +88,7 @@ fn lines_of_earlier_plans_stay() {
 }
 
 #[test]
-fn what_tuned_sets_is_set_by_a_profile_that_includes_the_active_one() {
+fn what_tuned_sets_is_set_by_a_profile_that_includes_the_active_one_and_tuned_starts_with() {
     let tuned = |profile: &str| SettingOwner::Tuned {
         profile: profile.into(),
     };
@@ -95,20 +96,34 @@ fn what_tuned_sets_is_set_by_a_profile_that_includes_the_active_one() {
     let steps = [setting(name, "4096 16384 16777216")];
     let mut owners = Owners::default();
     owners.settings.insert(name.into(), tuned("virtual-host"));
-    let expected = [
-        How::File {
-            path: "/etc/tuned/virtual-host-drover/tuned.conf".into(),
-            lines: strings(&[
-                "[main]",
-                "include=virtual-host",
-                "",
-                "[sysctl]",
-                "net.ipv4.tcp_wmem=4096 16384 16777216",
-            ]),
-        },
-        How::Commands(strings(&["tuned-adm profile virtual-host-drover"])),
-    ];
-    assert_eq!(told(&steps, &owners), expected);
+    owners.tuned = Tuned {
+        active: strings(&["powersave", "virtual-host"]),
+        folder: "/etc/tuned".into(),
+        chosen_elsewhere: None,
+    };
+    let made = How::File {
+        path: "/etc/tuned/virtual-host-drover/tuned.conf".into(),
+        lines: strings(&[
+            "[main]",
+            "include=virtual-host",
+            "",
+            "[sysctl]",
+            "net.ipv4.tcp_wmem=4096 16384 16777216",
+        ]),
+    };
+    let command = "tuned-adm profile powersave virtual-host-drover";
+    let switched = How::Choice {
+        path: "/etc/tuned/active_profile".into(),
+        lines: strings(&["powersave virtual-host-drover"]),
+        of: "/etc/tuned/virtual-host-drover/tuned.conf".into(),
+        command: command.into(),
+    };
+    assert_eq!(told(&steps, &owners), [made.clone(), switched.clone()]);
+    let text = edited(Some("powersave virtual-host"), &switched).unwrap();
+    assert_eq!(text, "powersave virtual-host-drover\n");
+    owners.tuned.chosen_elsewhere = Some("it does".into());
+    let by_hand = How::Commands(strings(&[command]));
+    assert_eq!(told(&steps, &owners), [made, by_hand]);
     owners
         .settings
         .insert(name.into(), tuned("virtual-host-drover"));
@@ -118,24 +133,6 @@ fn what_tuned_sets_is_set_by_a_profile_that_includes_the_active_one() {
         lines: strings(&["net.ipv4.tcp_wmem=4096 16384 16777216"]),
     }];
     assert_eq!(told(&steps, &owners), expected);
-}
-
-#[test]
-fn network_manager_is_told_all_of_an_interface_in_one_command() {
-    let mut owners = Owners::default();
-    let by = SetUp::NetworkManager {
-        profile: "0f2c".into(),
-    };
-    owners.nics.insert("ens1".into(), owner(by, DEFAULT));
-    let steps = [
-        nic("ens1", NicSetting::Mtu, "1500"),
-        nic("ens1", NicSetting::Feature("rx-gro".into()), "on"),
-        nic("ens1", NicSetting::AdaptiveReceive, "on"),
-        nic("ens1", NicSetting::Negotiation, "on"),
-    ];
-    let expected = "nmcli connection modify uuid 0f2c 802-3-ethernet.mtu 1500 ethtool.feature-gro on \
-        ethtool.coalesce-adaptive-rx 1 802-3-ethernet.auto-negotiate yes 802-3-ethernet.speed 0 802-3-ethernet.duplex ''";
-    assert_eq!(told(&steps, &owners), [How::Commands(strings(&[expected]))]);
 }
 
 #[test]
@@ -254,23 +251,16 @@ fn what_nobody_keeps_is_named_with_the_reason() {
 }
 
 #[test]
-fn pause_frames_have_words_in_a_link_and_in_a_profile() {
+fn pause_frames_have_words_in_a_link() {
     let (what, to) = (NicSetting::Pause, "rx off tx on");
     let lines = link::lines(&what, "", to).unwrap();
     assert_eq!(lines, ["RxFlowControl=no", "TxFlowControl=yes"]);
-    let properties = network_manager::properties(&what, to).unwrap();
-    assert_eq!(properties, ["ethtool.pause-rx off", "ethtool.pause-tx on"]);
     let forced = "autoneg off rx off tx off";
     let lines = link::lines(&what, "", forced).unwrap();
     assert_eq!(lines[0], "AutoNegotiationFlowControl=no");
-    let properties = network_manager::properties(&what, forced).unwrap();
-    assert_eq!(properties[0], "ethtool.pause-autoneg off");
     let agreed = "autoneg on rx off tx off";
     assert_eq!(link::lines(&what, "", agreed).unwrap().len(), 3);
-    assert!(network_manager::properties(&what, agreed).is_err());
-    assert!(
-        link::lines(&what, "", "off").is_err() && network_manager::properties(&what, "").is_err()
-    );
+    assert!(link::lines(&what, "", "off").is_err());
 }
 
 #[test]

@@ -120,6 +120,7 @@ impl<'a> Judged<'a> {
                 && whole.host == subject.host
                 && of_it(&subject.other, &whole.other)
                 && of_it(&subject.guest, &whole.guest)
+                && of_it(&subject.domain, &whole.domain)
                 && of_it(&subject.nic, &whole.nic)
                 && of_it(&subject.far, &whole.far)
         })

@@ -5,7 +5,7 @@ use drover_tune::facts::{
 };
 use drover_tune::{Document, Report, examine};
 
-use crate::guests::{guest, guest_on};
+use crate::guests::{guest, guest_on, own};
 use crate::hosts::{by_hand, gbit, healthy, link, value};
 
 const HOSTILE: &str = "<script>alert(1)</script> | `x` [l](javascript:alert(1)) \"'&\n# h\u{202e}";
@@ -56,7 +56,7 @@ fn spoiled() -> (Vec<Host>, Vec<Path>) {
     link(&mut a).speed = Some(gbit(10));
     a.nics[1].rings = Fact::unknown("its driver does not tell");
     guest_on(&mut a, |guest| {
-        for argument in &mut guest.arguments {
+        for argument in &mut own(guest).arguments {
             argument.value = argument
                 .value
                 .take()
@@ -133,8 +133,8 @@ fn whatever_hosts_interfaces_switches_and_guests_are_called_is_text() {
     hosts[0].nics[1].rings = Fact::unknown(HOSTILE);
     guest_on(&mut hosts[0], |guest| {
         guest.name = HOSTILE.into();
-        guest.file = HOSTILE.into();
-        for argument in &mut guest.arguments {
+        own(guest).file = HOSTILE.into();
+        for argument in &mut own(guest).arguments {
             let value = argument.value.take();
             argument.value =
                 value.map(|value| value.replace("net0", HOSTILE).replace(",vhost=on", ""));

@@ -301,6 +301,7 @@ pub fn healthy(name: &str, number: u8) -> Host {
         memory: guests::memory(),
         offers: Known(guests::offers()),
         guests: Known(Vec::new()),
+        domains: Known(Vec::new()),
     }
 }
 

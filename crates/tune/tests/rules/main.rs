@@ -4,13 +4,16 @@
 
 mod cases;
 mod dcbx;
+mod definitions;
 mod document;
+mod domains;
 mod guests;
 mod hosts;
 mod kernel;
 mod layers;
 mod links;
 mod media;
+mod nameless;
 mod pairs;
 mod power;
 mod queues;

@@ -223,18 +223,26 @@ fn otherwise(view: &ChangeDetailView, ordered: Ordered<'_>) -> Failure {
             Failure::new(exit::ERROR, "gone-with-restart", message).next(look)
         }
         ChangeState::InDoubt => {
-            let message = format!("{}: {why}", left(view));
-            Failure::new(exit::PARTIAL, "in-doubt", message).next(format!(
-                "set them as they are to be; {look}, and {} tries again",
-                ordered.doctor(&format!("undo {id}"))
-            ))
+            let again = ordered.doctor(&format!("undo {id}"));
+            let (message, next) = match left(view) {
+                Some(left) => (
+                    format!("{left}: {why}"),
+                    format!("set them as they are to be; {look}, and {again} tries again"),
+                ),
+                None => (
+                    format!("all is set as before, but not all who read files know it: {why}"),
+                    format!("{again} tells them again; {look}"),
+                ),
+            };
+            Failure::new(exit::PARTIAL, "in-doubt", message).next(next)
         }
         _ => Failure::error(format!("change {id} came to no end that is known: {why}")).next(look),
     };
     failure.with("change", view)
 }
 
-fn left(view: &ChangeDetailView) -> String {
+/// What is neither as before nor as it was to be; `None` if all is.
+fn left(view: &ChangeDetailView) -> Option<String> {
     let is_left = |state: ChangeStepState| state == ChangeStepState::Left;
     let found = |found: &Option<String>| cleaned(found.as_deref().unwrap_or("not known"));
     let steps = view.steps.iter().filter(|step| is_left(step.state));
@@ -243,6 +251,7 @@ fn left(view: &ChangeDetailView) -> String {
     let files = files.map(|file| format!("{}: {}", cleaned(&file.file), found(&file.found)));
     let (steps, files): (Vec<String>, Vec<String>) = (steps.collect(), files.collect());
     let count = match (steps.len(), files.len()) {
+        (0, 0) => return None,
         (steps, 0) => counted(steps, "setting"),
         (0, files) => counted(files, "file"),
         (steps, files) => format!(
@@ -251,10 +260,10 @@ fn left(view: &ChangeDetailView) -> String {
             counted(files, "file")
         ),
     };
-    format!(
+    Some(format!(
         "{count} left alone, as something else has changed them: {}",
         [steps, files].concat().join(", ")
-    )
+    ))
 }
 
 #[cfg(test)]
@@ -372,6 +381,22 @@ mod tests {
             "{message}"
         );
         assert!(message.contains("/etc/a: there is a file"), "{message}");
+    }
+
+    #[test]
+    fn a_reader_that_was_not_told_is_named_where_nothing_was_left_alone() {
+        let mut view = view(ChangeState::InDoubt);
+        view.change.set = 0;
+        view.steps[0].state = ChangeStepState::TakenBack;
+        view.change.why = Some("it was to be undone; NetworkManager has not answered".into());
+        let failure = applied(&view, Ordered::Doctor).unwrap_err();
+        assert_eq!(failure.exit(), exit::PARTIAL);
+        let message = failure.message();
+        assert!(
+            message.starts_with("all is set as before, but not all who read files know it: it was"),
+            "{message}"
+        );
+        assert!(failure.advice().unwrap().contains("tells them again"));
     }
 
     #[test]

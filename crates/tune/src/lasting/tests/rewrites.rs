@@ -20,8 +20,7 @@ fn file(path: &str, lines: &[&str]) -> How {
 }
 
 fn by(how: How) -> Lasting {
-    let by = "somebody".into();
-    Lasting { by, how }
+    Lasting::by("somebody", how)
 }
 
 fn becomes(before: &str, how: &How, after: &str) {
@@ -187,6 +186,44 @@ fn commands_links_and_what_is_not_below_etc_are_for_people_and_all_else_is_writt
         "it is a link",
     ];
     assert_eq!(why, expected);
+}
+
+#[test]
+fn what_is_chosen_is_there_before_it_is_chosen() {
+    let [made, active] = [
+        "/etc/tuned/mine-drover/tuned.conf",
+        "/etc/tuned/active_profile",
+    ];
+    let choice = How::Choice {
+        path: active.into(),
+        lines: strings(&["mine-drover"]),
+        of: made.into(),
+        command: "tuned-adm profile mine-drover".into(),
+    };
+    let told = vec![file(made, &["[main]", "include=mine"]), choice.clone()];
+    let mine = (active, place(Some("mine\n"), &[]));
+    let paths =
+        |all: &[Rewrite]| -> Vec<String> { all.iter().map(|one| one.path.clone()).collect() };
+    let (all, by_hand) = written(told.clone(), &[(made, place(None, &[])), mine.clone()]);
+    assert_eq!(
+        (paths(&all), by_hand),
+        (strings(&[made, active]), Vec::new())
+    );
+    // As told already.
+    let is_there = (made, place(Some("[main]\ninclude=mine\n"), &[]));
+    let (all, by_hand) = written(told.clone(), &[is_there, mine.clone()]);
+    assert_eq!((paths(&all), by_hand), (strings(&[active]), Vec::new()));
+    // Behind a link, or one that could be misread.
+    let misread = (made, place(Some("[main]\r\n"), &[]));
+    for host in [vec![mine.clone()], vec![misread, mine]] {
+        let (all, by_hand) = written(told.clone(), &host);
+        assert_eq!(all, []);
+        let [(how, _), (switch, why)] = &by_hand[..] else {
+            panic!("{by_hand:?}");
+        };
+        assert_eq!((how, switch), (&told[0], &choice));
+        assert_eq!(why, &format!("{made} has to be as above first"));
+    }
 }
 
 #[test]

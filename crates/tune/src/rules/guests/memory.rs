@@ -2,14 +2,11 @@
 
 use drover_types::Bytes;
 
-use super::{Placed, changed, in_definition, listed};
-use crate::arguments::{Value, last};
-use crate::facts::{Argument, Guest, Host};
+use super::asked::{Backend, backends, lock};
+use super::{Placed, in_definition, listed};
+use crate::facts::{Guest, Host};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 use crate::rules::used::is_in_use;
-
-/// What QEMU takes where huge pages are asked for and no size is named.
-const USUAL_HUGE: u64 = 2 << 20;
 
 /// Memory of which it matters by which pages it is had: 4 MiB of tables for 2 GiB of small ones, more than a processor's cache has.
 const MATTERS: Bytes = Bytes(2 << 30);
@@ -22,68 +19,6 @@ const FILLED_SECONDS: u64 = 10;
 
 /// Threads beyond which memory itself is the limit.
 const THREADS_MOST: u32 = 8;
-
-/// A part of a guest's memory that its definition names.
-struct Backend<'g> {
-    argument: &'g Argument,
-    value: Value,
-    /// Size of its pages, where they are huge from the beginning.
-    huge: Option<u64>,
-    bytes: u64,
-}
-
-fn backends(guest: &Guest) -> Result<Vec<Backend<'_>>, Because> {
-    let mut backends = Vec::new();
-    for argument in guest.arguments.iter().filter(|one| one.option == "-object") {
-        let value = Value::of(argument.value.as_deref().unwrap_or_default());
-        let file = value
-            .get("mem-path")
-            .and_then(|path| guest.page_sizes.get(path));
-        let huge = match value.kind() {
-            "memory-backend-memfd" => (value.is_on("hugetlb") == Some(true))
-                .then(|| value.get("hugetlbsize").map_or(Some(USUAL_HUGE), bytes)),
-            _ => file.map(|size| Some(*size)),
-        };
-        let huge = match huge {
-            Some(None) => return Err("the size of its huge pages is not understood".into()),
-            Some(size) => size,
-            None => None,
-        };
-        let bytes = value.get("size").and_then(bytes).unwrap_or(guest.memory.0);
-        backends.push(Backend {
-            argument,
-            value,
-            huge,
-            bytes,
-        });
-    }
-    if let Some(argument) = last(&guest.arguments, "-mem-path")
-        && let Some(path) = &argument.value
-    {
-        let huge = guest.page_sizes.get(path).copied();
-        backends.push(Backend {
-            argument,
-            value: Value::of(""),
-            huge,
-            bytes: guest.memory.0,
-        });
-    }
-    Ok(backends)
-}
-
-/// A size as QEMU takes it: `2M`, `1G`.
-fn bytes(text: &str) -> Option<u64> {
-    let plain = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let shift = match text[plain.len()..].to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        _ => return None,
-    };
-    plain.parse::<u64>().ok()?.checked_mul(1 << shift)
-}
 
 /// Other hosts have huge pages for a guest that asks for them.
 pub fn huge_pages(placed: Placed<'_>) -> Verdict {
@@ -158,10 +93,10 @@ pub fn pages(placed: Placed<'_>) -> Verdict {
     if backends.iter().any(|backend| backend.huge.is_some()) {
         return Ok(Answer::Right);
     }
-    if backends.iter().any(Backend::is_in_file) {
+    if backends.iter().any(|backend| backend.in_file) {
         return Err("its memory is in a file, and its file system has the say".into());
     }
-    let shared = backends.iter().find(|backend| backend.is_shared());
+    let shared = backends.iter().find(|backend| backend.shared);
     let never = match shared {
         None => (memory.joins.get()? == "never").then(|| not_joined(placed.host)),
         Some(backend) => {
@@ -195,21 +130,16 @@ fn not_joined(host: &Host) -> Found {
 }
 
 fn shared_not_joined(guest: &Guest, backend: &Backend<'_>, word: &str) -> Found {
+    let lines = backend.with_huge_pages();
     let mut found = found_small(
         format!("its memory is shared, and the host joins no such pages to huge ones ({word})"),
         "huge pages, or advise".into(),
         format!(
             "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled, and start the guest anew; or, where the host and the others have huge pages, {}",
-            in_definition(guest)
+            in_definition(guest, backend.place(), &lines)
         ),
     );
-    if backend.value.kind() == "memory-backend-memfd" {
-        let huge = backend
-            .value
-            .with("hugetlb", "on")
-            .with("hugetlbsize", "2M");
-        found.lines.push(changed(backend.argument, &huge));
-    }
+    found.lines = lines;
     found
 }
 
@@ -230,7 +160,7 @@ fn found_small(read: String, expected: String, by_hand: String) -> Found {
 pub fn prealloc(placed: Placed<'_>) -> Verdict {
     let guest = placed.guest;
     let backends = backends(guest)?;
-    let filled = |backend: &&Backend<'_>| backend.value.is_on("prealloc") == Some(true);
+    let filled = |backend: &&Backend<'_>| backend.filled;
     let Some(slowest) = backends
         .iter()
         .filter(filled)
@@ -243,7 +173,7 @@ pub fn prealloc(placed: Placed<'_>) -> Verdict {
     if slowest.seconds(guest.vcpus) < FILLED_SECONDS || now >= u64::from(threads) {
         return Ok(Answer::Right);
     }
-    let value = slowest.value.with("prealloc-threads", &threads.to_string());
+    let lines = slowest.with_threads(threads);
     Ok(Answer::Found(Found {
         severity: Severity::Notice,
         read: format!("{} are filled beforehand by {} thread", Bytes(slowest.bytes), now),
@@ -251,8 +181,8 @@ pub fn prealloc(placed: Placed<'_>) -> Verdict {
         why: "the destination's QEMU does so before it answers, and only then is the guest's memory sent there".into(),
         cost: Some(format!("each of its migrations begins some {} s later", slowest.seconds(guest.vcpus))),
         change: None,
-        by_hand: Some(in_definition(guest)),
-        lines: vec![changed(slowest.argument, &value)],
+        by_hand: Some(in_definition(guest, slowest.place(), &lines)),
+        lines,
     }))
 }
 
@@ -263,11 +193,14 @@ pub fn lockable(placed: Placed<'_>) -> Verdict {
         .nics
         .iter()
         .any(|nic| nic.rdma.is_some() && is_in_use(placed.host, nic));
-    let Some(seen) = placed.guest.seen.known().filter(|_| has_rdma) else {
+    if !has_rdma {
+        return Ok(Answer::NotAbout);
+    }
+    let Some(lock) = lock(placed.guest)? else {
         return Ok(Answer::NotAbout);
     };
     let memory = placed.guest.memory;
-    let Some(most) = seen.lockable.get()?.filter(|most| *most < memory) else {
+    let Some(most) = lock.most.filter(|most| *most < memory) else {
         return Ok(Answer::Right);
     };
     Ok(Answer::Found(Found {
@@ -277,31 +210,15 @@ pub fn lockable(placed: Placed<'_>) -> Verdict {
         why: "RDMA locks the memory that it moves, and fails without that; Drover moves guests without RDMA, others may not".into(),
         cost: None,
         change: None,
-        by_hand: Some("LimitMEMLOCK=infinity for who starts it (systemctl edit droverd), and start the guest anew".into()),
+        by_hand: Some(lock.by_hand),
         lines: Vec::new(),
     }))
 }
 
 impl Backend<'_> {
-    fn is_shared(&self) -> bool {
-        let by_kind = matches!(
-            self.value.kind(),
-            "memory-backend-memfd" | "memory-backend-shm"
-        );
-        self.value.is_on("share").unwrap_or(by_kind)
-    }
-
-    fn is_in_file(&self) -> bool {
-        self.value.kind() == "memory-backend-file" || self.argument.option == "-mem-path"
-    }
-
     /// As many as the guest has processors unless it is said (QEMU 7.1 and newer).
     fn threads(&self, vcpus: u32) -> u64 {
-        self.value
-            .number("prealloc-threads")
-            .unwrap_or(vcpus)
-            .max(1)
-            .into()
+        self.threads.unwrap_or(vcpus).max(1).into()
     }
 
     fn seconds(&self, vcpus: u32) -> u64 {

@@ -1,17 +1,17 @@
-//! Guests: what of their definitions costs them, or keeps them from moving.
+//! Guests, whoever defines them: what of their definitions costs them, or keeps them from moving.
 
-mod cards;
+mod asked;
 pub mod memory;
 mod models;
 pub mod mtu;
 pub mod network;
 pub mod processor;
 
-use crate::arguments::Value;
-use crate::facts::{Argument, Guest, Host};
-use crate::finding::{Because, Line};
+use crate::facts::{Guest, Host};
+use crate::finding::Because;
 
-pub use cards::Net;
+pub use asked::Net;
+use asked::in_definition;
 
 /// A guest, the host that it is on, and the others.
 #[derive(Debug, Clone, Copy)]
@@ -32,59 +32,6 @@ impl Placed<'_> {
         }
         Ok(self.others)
     }
-}
-
-/// An argument as it stands in a definition's `args`.
-fn written(option: &str, value: Option<&str>) -> String {
-    let quoted = |text: &str| {
-        let mut quoted = String::from("\"");
-        for letter in text.chars() {
-            match letter {
-                '"' | '\\' => quoted.extend(['\\', letter]),
-                letter if letter.is_control() => {
-                    quoted.push_str(&format!("\\u{:04X}", u32::from(letter)))
-                }
-                letter => quoted.push(letter),
-            }
-        }
-        quoted + "\""
-    };
-    match value {
-        Some(value) => format!("{}, {}", quoted(option), quoted(value)),
-        None => quoted(option),
-    }
-}
-
-/// Another value in the place of an argument's.
-fn changed(argument: &Argument, to: &Value) -> Line {
-    Line {
-        from: Some(written(&argument.option, argument.value.as_deref())),
-        to: Some(written(&argument.option, Some(&to.to_string()))),
-    }
-}
-
-/// A new argument.
-fn added(option: &str, value: &str) -> Line {
-    Line {
-        from: None,
-        to: Some(written(option, Some(value))),
-    }
-}
-
-/// An argument that goes.
-fn removed(argument: &Argument) -> Line {
-    Line {
-        from: Some(written(&argument.option, argument.value.as_deref())),
-        to: None,
-    }
-}
-
-/// Where the lines are changed, and when that counts.
-fn in_definition(guest: &Guest) -> String {
-    format!(
-        "change {} as below: it counts as of the guest's next start",
-        guest.file
-    )
 }
 
 /// Words as a list, the first of them if they are many.

@@ -1,9 +1,10 @@
 //! The largest packet of a guest, and of what carries it.
 
-use super::{Net, Placed, changed, in_definition};
+use super::asked::Carrier;
+use super::{Net, Placed};
 use crate::cost::of_packets;
 use crate::facts::{Host, Kind, Layers, Nic, Seen};
-use crate::finding::{Answer, Because, Found, Line, Severity, Verdict};
+use crate::finding::{Answer, Because, Found, Severity, Verdict};
 
 /// What a guest takes that is told nothing.
 const USUAL: u32 = 1500;
@@ -18,12 +19,12 @@ struct Way {
 
 /// A guest sends no larger packets than what carries them takes, and knows how large these are.
 pub fn mtu(placed: Placed<'_>, net: &Net<'_>) -> Verdict {
-    let way = match net.connection.kind() {
-        "tap" => of_tap(placed, net)?,
-        "bridge" => of_bridge(placed.host, net.connection.get("br").unwrap_or("br0"))?,
-        _ => return Ok(Answer::NotAbout),
+    let way = match &net.carrier {
+        Carrier::Tap { name, bridge } => of_tap(placed, name.as_deref(), bridge.as_deref())?,
+        Carrier::Bridge(bridge) => of_bridge(placed.host, bridge)?,
+        Carrier::User | Carrier::Vdpa | Carrier::Other => return Ok(Answer::NotAbout),
     };
-    let offered = net.offered_mtu();
+    let offered = net.offered_mtu;
     let guests = net.card.map(|card| card.guest_mtu.get());
     let set = match guests {
         Some(Ok(mtu)) => Some(*mtu),
@@ -50,7 +51,10 @@ pub fn mtu(placed: Placed<'_>, net: &Net<'_>) -> Verdict {
             why: "once the guest has moved there its large packets vanish, and small ones arrive: its connections stand still".into(),
             cost: None,
             change: None,
-            by_hand: Some("set them alike, if the network behind carries that; or tell the guest the least of them (host_mtu)".into()),
+            by_hand: Some(format!(
+                "set them alike, if the network behind carries that; or tell the guest the least of them ({})",
+                net.teller()
+            )),
             lines: Vec::new(),
         }));
     }
@@ -71,6 +75,10 @@ pub fn mtu(placed: Placed<'_>, net: &Net<'_>) -> Verdict {
 }
 
 fn too_large(placed: Placed<'_>, net: &Net<'_>, way: &Way, used: u32, set: bool) -> Found {
+    let lines = match set {
+        true => Vec::new(),
+        false => net.telling(way.least),
+    };
     let (said, by_hand) = if set {
         (
             "the guest has set",
@@ -78,7 +86,8 @@ fn too_large(placed: Placed<'_>, net: &Net<'_>, way: &Way, used: u32, set: bool)
                 .to_owned(),
         )
     } else {
-        ("the guest is told", in_definition(placed.guest))
+        let by_hand = net.in_definition(placed.guest, &lines);
+        ("the guest is told", by_hand)
     };
     Found {
         severity: Severity::Critical,
@@ -89,15 +98,12 @@ fn too_large(placed: Placed<'_>, net: &Net<'_>, way: &Way, used: u32, set: bool)
         cost: None,
         change: None,
         by_hand: Some(by_hand),
-        lines: if set {
-            Vec::new()
-        } else {
-            told(net, way.least)
-        },
+        lines,
     }
 }
 
 fn too_small(placed: Placed<'_>, net: &Net<'_>, way: &Way, used: u32) -> Found {
+    let lines = net.telling(way.least);
     Found {
         severity: Severity::Notice,
         read: format!("{used} bytes, and what carries it takes {}", way.least),
@@ -107,17 +113,10 @@ fn too_small(placed: Placed<'_>, net: &Net<'_>, way: &Way, used: u32) -> Found {
         change: None,
         by_hand: Some(format!(
             "if all that it talks to takes as much, {}, or set it inside the guest",
-            in_definition(placed.guest)
+            net.in_definition(placed.guest, &lines)
         )),
-        lines: told(net, way.least),
+        lines,
     }
-}
-
-fn told(net: &Net<'_>, mtu: u32) -> Vec<Line> {
-    let made = net.makes.iter();
-    let lines =
-        made.map(|(argument, card)| changed(argument, &card.with("host_mtu", &mtu.to_string())));
-    lines.collect()
 }
 
 /// The first other host whose bridge of that name takes less than the guest uses.
@@ -130,14 +129,18 @@ fn narrower(placed: Placed<'_>, way: &Way, used: u32) -> Option<String> {
     })
 }
 
-fn of_tap(placed: Placed<'_>, net: &Net<'_>) -> Result<Way, Because> {
-    let name = match net.connection.get("ifname") {
+/// By its name, which is told while the guest runs; or by the bridge that it is to be in.
+fn of_tap(placed: Placed<'_>, name: Option<&str>, bridge: Option<&str>) -> Result<Way, Because> {
+    let host = placed.host;
+    let running = placed.guest.seen.known().is_some();
+    if let Some(bridge) = bridge.filter(|_| name.is_none() && !running) {
+        return of_bridge(host, bridge);
+    }
+    let name = match name {
         Some(name) => name.to_owned(),
         None => only_tap(placed.guest.seen.get()?)?,
     };
-    let host = placed.host;
     let Some(tap) = host.nic(&name) else {
-        let running = placed.guest.seen.known().is_some();
         return Err(Because(if running {
             format!("{name} is in another network namespace")
         } else {
@@ -176,6 +179,10 @@ fn of_bridge(host: &Host, name: &str) -> Result<Way, Because> {
     let bridge = host
         .nic(name)
         .ok_or_else(|| Because(format!("{name} was not read")))?;
+    // That of an Open vSwitch's own port limits nothing that goes through the switch.
+    if bridge.kind != Kind::Bridge {
+        return Err(Because(format!("{name} is no bridge of the kernel's")));
+    }
     let layers = Layers::of(host);
     let below = layers
         .all_carriers(bridge)

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{Placed, changed, in_definition, listed, models};
-use crate::arguments::{Value, is_emulated, last, turns_on};
-use crate::facts::{Argument, Guest, Host, Offer, Offers};
+use super::asked::{self, Cpu};
+use super::{Placed, in_definition, listed, models};
+use crate::arguments::turns_on;
+use crate::facts::{Host, Offer, Offers};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 
 /// Models that have all that the hardware, or QEMU, has.
@@ -14,26 +15,17 @@ const ALL: [&str; 2] = ["host", "max"];
 const OF_ALL: &str = "migratable";
 
 /// What a guest asks for.
-struct Asked<'g> {
-    argument: &'g Argument,
-    value: Value,
-    emulated: bool,
-}
+struct Asked<'g>(Cpu<'g>);
 
 /// Other hosts have the processor that a guest was given.
 pub fn model(placed: Placed<'_>) -> Verdict {
-    let guest = placed.guest;
-    let Some(argument) = last(&guest.arguments, "-cpu") else {
+    // A guest that names none is asked for nothing of its host.
+    let here = placed.host.offers.get();
+    let known = here.cloned().unwrap_or_default();
+    let Some(cpu) = asked::cpu(placed.guest, &known)? else {
         return Ok(Answer::NotAbout);
     };
-    let here = placed.host.offers.get()?;
-    let value = Value::of(argument.value.as_deref().unwrap_or_default());
-    let emulated = emulated(guest, here)?;
-    let asked = Asked {
-        argument,
-        value,
-        emulated,
-    };
+    let (here, asked) = (here?, Asked(cpu));
     let own = asked
         .of(here)
         .ok_or("no QEMU of its host answers for such guests")?;
@@ -62,21 +54,9 @@ pub fn model(placed: Placed<'_>) -> Verdict {
     Ok(Answer::Found(asked.found(placed, severity, &keep)))
 }
 
-/// As its QEMU says, while it runs.
-fn emulated(guest: &Guest, here: &Offers) -> Result<bool, Because> {
-    match guest.seen.known() {
-        Some(seen) => Ok(!*seen.accelerated.get()?),
-        None => Ok(is_emulated(
-            guest.machine.as_deref(),
-            &guest.arguments,
-            here.hardware.is_some(),
-        )),
-    }
-}
-
 impl Asked<'_> {
     fn of<'o>(&self, offers: &'o Offers) -> Option<&'o Offer> {
-        let offer = if self.emulated {
+        let offer = if self.0.emulated {
             &offers.emulated
         } else {
             &offers.hardware
@@ -85,7 +65,7 @@ impl Asked<'_> {
     }
 
     fn is_all(&self) -> bool {
-        ALL.contains(&self.value.kind())
+        ALL.contains(&self.0.model.as_str())
     }
 
     /// Why the guest cannot be there.
@@ -93,25 +73,27 @@ impl Asked<'_> {
         let there = other.offers.get()?;
         let name = &other.name;
         let Some(offer) = self.of(there) else {
-            let how = if self.emulated { "emulates" } else { "runs" };
+            let how = if self.0.emulated { "emulates" } else { "runs" };
             return Ok(Some(format!("no QEMU of {name} {how} processors")));
         };
         let mut lacks = self.lacks(own, offer);
         if self.is_all() {
-            if lacks.is_empty() && !self.emulated && here.processor != there.processor {
+            if lacks.is_empty() && !self.0.emulated && here.processor != there.processor {
                 return Ok(Some(format!(
                     "{name} has another processor, {}",
                     there.processor
                 )));
             }
-        } else if !offer.models.contains(self.value.kind()) {
-            let Some(of_model) = offer.lacking.get(self.value.kind()) else {
+        } else if !offer.models.contains(self.0.model.as_str()) {
+            let Some(of_model) = offer.lacking.get(self.0.model.as_str()) else {
                 return Ok(Some(format!("no QEMU of {name} knows the model")));
             };
             // What this host lacks of it as well the guest runs without.
-            let without = own.lacking.get(self.value.kind());
+            let without = own.lacking.get(self.0.model.as_str());
             let is_here = |name: &&String| !without.is_some_and(|without| without.contains(*name));
-            lacks.extend(of_model.iter().filter(is_here).map(String::as_str));
+            let off: Vec<&str> = self.off().collect();
+            let has = of_model.iter().filter(is_here).map(String::as_str);
+            lacks.extend(has.filter(|name| !off.contains(name)));
         }
         if lacks.is_empty() {
             return Ok(None);
@@ -121,19 +103,21 @@ impl Asked<'_> {
 
     /// Features that it has here and would not have there.
     fn lacks<'o>(&'o self, own: &'o Offer, there: &Offer) -> BTreeSet<&'o str> {
-        let (all, off): (Vec<&str>, Vec<&str>) = if self.is_all() {
-            let off = self.value.rest().filter_map(is_off).collect();
-            (own.features.iter().map(String::as_str).collect(), off)
+        let off: Vec<&str> = self.off().collect();
+        let all: Vec<&str> = if self.is_all() {
+            own.features.iter().map(String::as_str).collect()
         } else {
             // Other words, such as enlightenments for Windows, are no features that a processor could lack.
-            let on = self.value.rest().filter_map(turns_on);
-            (
-                on.filter(|name| own.features.contains(*name)).collect(),
-                Vec::new(),
-            )
+            let on = self.0.words.iter().filter_map(|word| turns_on(word));
+            on.filter(|name| own.features.contains(*name)).collect()
         };
         let is_lacking = |name: &&str| !there.features.contains(*name) && !off.contains(name);
         all.into_iter().filter(is_lacking).collect()
+    }
+
+    /// Features that it was not given.
+    fn off(&self) -> impl Iterator<Item = &str> {
+        self.0.words.iter().filter_map(|word| is_off(word))
     }
 
     fn found(&self, placed: Placed<'_>, severity: Severity, keep: &[String]) -> Found {
@@ -144,16 +128,18 @@ impl Asked<'_> {
         let offers: Option<Vec<&Offer>> = offers.collect();
         let common = offers.as_deref().and_then(models::newest);
         let lines = common.map(|model| {
-            let kept = self
-                .value
-                .rest()
-                .filter(|part| may_stay(part, offers.as_deref().unwrap_or_default()));
-            let parts: Vec<&str> = [model].into_iter().chain(kept).collect();
-            changed(self.argument, &Value::of(&parts.join(",")))
+            let offers = offers.as_deref().unwrap_or_default();
+            let all_have = |model: &str| {
+                let mut all = offers.iter();
+                !ALL.contains(&model) && all.all(|offer| offer.models.contains(model))
+            };
+            let may_stay = |part: &str| may_stay(part, offers);
+            self.0.with_model(model, may_stay, all_have)
         });
+        let lines = lines.unwrap_or_default();
         Found {
             severity,
-            read: format!("{}: {}", self.value.kind(), keep.join("; ")),
+            read: format!("{}: {}", self.0.model.as_str(), keep.join("; ")),
             expected: match common {
                 Some(model) => format!("a model that all hosts have: {model} is the newest for servers"),
                 None => "a model that all hosts have; there is none of those for servers".into(),
@@ -167,10 +153,10 @@ impl Asked<'_> {
             cost: None,
             change: None,
             by_hand: Some(match common {
-                Some(_) => in_definition(placed.guest),
-                None => "keep it to hosts that have it ([policy] of its definition)".into(),
+                Some(_) => in_definition(placed.guest, "", &lines),
+                None => self.0.kept_to_hosts().into(),
             }),
-            lines: lines.into_iter().collect(),
+            lines,
         }
     }
 }
