@@ -106,6 +106,7 @@ pub const TABLE: &[(&str, Kind, &[&str])] = &[
 pub const PURE_MAY_USE: &[&str] = &[
     "crc-fast",
     "lz4_flex",
+    "roxmltree",
     "serde",
     "sha2",
     "thiserror",
