@@ -31,6 +31,9 @@ pub use fate::Fate;
 pub const BOOT: &str = "this boot";
 pub const OTHER_BOOT: &str = "the next boot";
 
+/// What the name of a file ends with that is written beside another one.
+const BESIDE: &str = ".new";
+
 pub type Tree = BTreeMap<String, String>;
 
 pub struct World {
@@ -89,9 +92,13 @@ impl World {
         *self.known.borrow_mut() = self.etc();
     }
 
+    /// What they read: no folders, and nothing that is only being written beside a file.
     fn etc(&self) -> Tree {
         let mut all = self.all();
-        all.retain(|path, _| path.starts_with("etc/") && !path.ends_with('/'));
+        let is_read = |path: &str| {
+            path.starts_with("etc/") && !path.ends_with('/') && !path.ends_with(BESIDE)
+        };
+        all.retain(|path, _| is_read(path));
         all
     }
 
@@ -202,7 +209,7 @@ impl World {
     }
 
     fn beside(&self, path: &str) -> PathBuf {
-        self.file(&format!("{}.new", &path[1..]))
+        self.file(&format!("{}{BESIDE}", &path[1..]))
     }
 
     /// Whether a file has the value that something depends on.
