@@ -133,6 +133,14 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
         let interrupt = &mut value(&mut host.nics[0].interrupts)[0];
         (interrupt.cpus, interrupt.effective) = (cpus("4-7"), cpus(""));
     }),
+    ("nic-interrupts", Severity::Notice, |host| {
+        // Another part of the socket, as firmware divides it (NPS, SNC).
+        for core in value(&mut host.processors.cores).values_mut() {
+            (core.core, core.package) = (core.core + 4 * core.package, 0);
+        }
+        let interrupt = &mut value(&mut host.nics[0].interrupts)[0];
+        interrupt.effective = cpus("5");
+    }),
     ("nic-crowded", Severity::Warning, |host| {
         // 10 Gbit/s of 25.
         for interrupt in value(&mut host.nics[0].interrupts) {
@@ -269,6 +277,13 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
     }),
     ("rdma-port", Severity::Notice, |host| {
         rdma(host).state = "DOWN".into();
+    }),
+    ("rdma-port", Severity::Notice, |host| {
+        // A broken lane of InfiniBand.
+        let rdma = rdma(host);
+        rdma.layer = "InfiniBand".into();
+        (rdma.waited, rdma.sent) = (Some(0), Some(1 << 40));
+        (rdma.lanes, rdma.rate) = (Some(1), Some("25 Gb/sec (1X EDR)".into()));
     }),
     ("rdma-kind", Severity::Notice, |host| {
         rdma(host).kinds.remove("RoCE v2");

@@ -107,6 +107,7 @@ pub fn adapter(name: &str, address: &str) -> Nic {
             downed: Some(0),
             waited: None,
             sent: None,
+            rate: None,
             lanes: None,
         })),
         carrier_changes: Known(2),
@@ -264,10 +265,11 @@ pub fn healthy(name: &str, number: u8) -> Host {
                     .collect(),
             ),
             nodes: Known(
-                [(0, "0-3"), (1, "4-7")]
-                    .map(|(number, list)| Node {
+                [(0, "0-3", [10, 21]), (1, "4-7", [21, 10])]
+                    .map(|(number, list, distances)| Node {
                         number,
                         cpus: cpus(list),
+                        distances: (0..).zip(distances).collect(),
                     })
                     .into(),
             ),

@@ -10,7 +10,7 @@ use crate::rules::dcb::{is_set, listed, shared};
 use crate::rules::dcbx::{Counts, counts};
 use crate::rules::layers::policy;
 use crate::rules::switches::{called, neighbour};
-use crate::rules::used::rate;
+use crate::rules::used::{is_infiniband, rate};
 
 /// A fact of an adapter, in a word.
 type Word = fn(&Nic) -> &Fact<String>;
@@ -127,6 +127,11 @@ pub fn bond(host: &Host, other: &Host) -> OfTwo {
     })
 }
 
+/// It has hardware that bridging is about.
+fn is_of_ethernet(nic: &Nic) -> bool {
+    nic.kind == Kind::Adapter && !is_infiniband(nic)
+}
+
 /// What the adapters tell of it, each word once; none where one of them tells nothing.
 fn told<T: Ord>(
     adapters: &[&Nic],
@@ -144,7 +149,7 @@ pub fn dcb(host: &Host, other: &Host) -> OfTwo {
     each(host, other, |nic, far| {
         let (own, there) = (adapters(host, nic), adapters(other, far));
         let mut ends = own.iter().chain(&there);
-        if ends.any(|nic| nic.kind != Kind::Adapter) {
+        if ends.any(|nic| !is_of_ethernet(nic)) {
             return Ok(Answer::NotAbout);
         }
         let priorities = |dcb: &Dcb| Some(listed(dcb.pfc.as_ref()?));
@@ -211,7 +216,7 @@ pub fn dcbx(host: &Host, other: &Host) -> OfTwo {
         let all = || own.iter().chain(&there);
         // Where nobody has set anything it is nothing to them.
         let is_set = all().any(|nic| nic.dcb.known().is_some_and(is_set));
-        if !is_set || all().any(|nic| nic.kind != Kind::Adapter) {
+        if !is_set || all().any(|nic| !is_of_ethernet(nic)) {
             return Ok(Answer::NotAbout);
         }
         let (Some(own), Some(there)) = (word(host, &own)?, word(other, &there)?) else {
