@@ -4,8 +4,8 @@ use drover_tune::Severity;
 use drover_tune::facts::{Clock, DcbxVersion, Duplex, Fact::Known, Host, Kind, Link, Reporter};
 
 use crate::hosts::{
-    app, bonded, by_firmware, by_hand, cpus, gbit, is_down, link, on_top, rdma, set, switch_says,
-    value,
+    app, bonded, by_firmware, by_hand, cpus, gbit, has_firmware, is_down, link, on_top, rdma, set,
+    switch_says, value,
 };
 
 pub type Spoil = fn(&mut Host);
@@ -366,7 +366,11 @@ pub const PAIRS: &[(&str, Severity, Spoil)] = &[
         };
     }),
     ("pair-adapter", Severity::Notice, |host| {
-        host.nics[0].firmware = Known("26.31.2006".into());
+        has_firmware(&mut host.nics[0], "26.31.2006");
+    }),
+    ("pair-adapter", Severity::Notice, |host| {
+        // Not the one that came with the kernel.
+        host.nics[0].driver_version = Known("24.10-0.7.0".into());
     }),
     ("pair-dcb", Severity::Warning, |host| {
         // As its switch has it.
