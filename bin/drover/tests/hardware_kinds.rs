@@ -74,7 +74,7 @@ fn what_each_kind_of_hardware_tells_is_found_and_what_it_does_not_is_skipped() {
         ),
         (
             "Xeon, X710, as drivers before Linux 5.17 start it",
-            of(&XEON, &[x710(BY_FIRMWARE, &LOCAL.map(|cpu| cpu % 16))]),
+            of(&XEON, &[x710(BY_FIRMWARE, &(0..16).collect::<Vec<u32>>())]),
         ),
         ("Xeon, XL710, both ports", of(&XEON, &[xl710(0), xl710(1)])),
         (
@@ -94,7 +94,10 @@ fn what_each_kind_of_hardware_tells_is_found_and_what_it_does_not_is_skipped() {
 fn near_xeon(card: Card) -> Card {
     let near = "0-17,36-53";
     let slot = Slot { near, ..card.slot };
-    Card { slot, ..card }.queues(63, 0..18)
+    // It hands packets out, and tells nobody how.
+    let untold = hardware::netlink::nothing("its driver does not tell");
+    let card = Card { slot, ..card };
+    card.queues(63, 0..18).saying("rss", untold)
 }
 
 #[test]
@@ -181,4 +184,47 @@ fn two_hosts_of_infiniband_are_compared_by_their_rates_and_not_by_what_ethernet_
     let c = host("c", "10.0.1.3/24", 1);
     let expected = ["numa-balancing", "pair-speed", "rdma-port"];
     assert_eq!(rules(&doctor(&[&a, &c]), "findings"), names(&expected));
+}
+
+#[test]
+fn one_firmware_is_the_same_where_only_one_kernel_tells_it_by_devlink_or_has_its_driver_for_rdma() {
+    let folder = tempfile::tempdir().unwrap();
+    let taken = LOCAL.map(|cpu| cpu % 18 + 18);
+    let differ = |one: Card, other: Card| {
+        let host = |name: &str, address: &'static str, card: Card| {
+            let card = Card { address, ..card };
+            Machine::of(folder.path(), name, &XEON).with(&card).done()
+        };
+        let (a, b) = (
+            host("a", "10.0.1.1/24", one),
+            host("b", "10.0.1.2/24", other),
+        );
+        let document = doctor(&[&a, &b]);
+        let all = document["findings"].as_array().unwrap().clone();
+        let mut all = all.into_iter().filter(|one| one["rule"] == "pair-adapter");
+        all.next()
+            .map(|one| one["read"].as_str().unwrap().to_owned())
+    };
+    let older = || Card {
+        versions: hardware::netlink::nothing("the kernel has no devlink"),
+        ..x710(BY_FIRMWARE, &taken)
+    };
+    assert_eq!(differ(x710(BY_FIRMWARE, &taken), older()), None);
+    let without = || Card {
+        rdma: None,
+        ..bcm57414_with_losses("to_retransmits", 0)
+    };
+    assert_eq!(
+        differ(bcm57414_with_losses("to_retransmits", 0), without()),
+        None
+    );
+    let old = Card {
+        drvinfo: hardware::netlink::drvinfo("i40e", "8.15 0x800095c4 0.0.0", "0000:af:00.0"),
+        ..older()
+    };
+    let read = "firmware 9.20 0x8000d8c5 1.3353.0, and 8.15 0x800095c4 0.0.0";
+    assert_eq!(
+        differ(x710(BY_FIRMWARE, &taken), old).as_deref(),
+        Some(read)
+    );
 }

@@ -1,11 +1,11 @@
 //! Broadcom's NetXtreme-E by what `drivers/net/ethernet/broadcom/bnxt` (bnxt_en) and `drivers/infiniband/hw/bnxt_re` of Linux 6.12 tell.
 
-use drover_lab::breaks::told::{DCBX, ETS, PFC, ets, pfc};
+use drover_lab::breaks::told::{ETS, PFC, pfc};
 use serde_json::Value;
 
 use super::cards::{Card, FIRST, Slot, linkmodes, memory};
-use super::fabric::{all, dcbx, reporter, version};
-use super::netlink::{attribute, number, set, told};
+use super::fabric::{all, dcbx, one_class, reporter, version};
+use super::netlink::{attribute, drvinfo, number, set, told};
 
 /// `DCB_CAP_DCBX_LLD_MANAGED` and `_VER_IEEE`: its firmware speaks DCBX (`bnxt_dcb_init`).
 const BY_FIRMWARE: u8 = 0x02 | 0x08;
@@ -41,10 +41,11 @@ pub fn bcm57414(queues: &[u32]) -> Card {
             lanes: "8",
         },
         dcb: all(&[
-            attribute(ETS, &ets(false, [100, 0])),
+            attribute(ETS, &one_class(false)),
             attribute(PFC, &pfc(0, 0)),
         ]),
         cee: dcbx(BY_FIRMWARE),
+        drvinfo: drvinfo("bnxt_en", "220.0.59.0/pkg 220.0.83.0", "0000:c1:00.0"),
         versions: versions("220.0.83.0"),
         health: all(&[reporter("fw", 0)]),
         ..card
@@ -73,9 +74,10 @@ fn versions(package: &str) -> Value {
     ])
 }
 
-/// The same as [`bcm57414`] in a host of four cores in each socket, with two queues and RDMA (bnxt_re), which lost what its own counters say.
+/// The same as [`bcm57414`] in a host of four cores in each socket, with three queues and RDMA (bnxt_re), which lost what its own counters say.
 pub fn bcm57414_with_losses(name: &str, count: u32) -> Card {
     let device = "sys/class/infiniband/bnxt_re0";
+    let counter = format!("ports/1/hw_counters/{name}");
     let files = [
         ("node_type", "1: CA\n".to_owned()),
         ("fw_ver", "220.0.59.0\n".to_owned()),
@@ -85,7 +87,7 @@ pub fn bcm57414_with_losses(name: &str, count: u32) -> Card {
         ("ports/1/gid_attrs/ndevs/0", "enp193s0f0np0\n".to_owned()),
         ("ports/1/gid_attrs/types/0", "RoCE v2\n".to_owned()),
         ("ports/1/hw_counters/rx_pkts", "70000000\n".to_owned()),
-        (&format!("ports/1/hw_counters/{name}"), format!("{count}\n")),
+        (counter.as_str(), format!("{count}\n")),
     ];
     let files = files.map(|(file, text)| (format!("{device}/{file}"), text));
     let pause = [attribute(2, &[0]), attribute(3, &[1]), attribute(4, &[1])];

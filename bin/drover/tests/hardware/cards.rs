@@ -41,6 +41,8 @@ pub struct Card {
     pub ethtool: Vec<(&'static str, Value)>,
     /// Files beside those that every card has.
     pub files: Vec<(String, String)>,
+    /// What its driver says of itself.
+    pub drvinfo: Value,
     /// Data centre bridging, versions and health by devlink, and what neighbours say.
     pub dcb: Value,
     /// Who negotiates of it, and what is told by the language of before the standard.
@@ -103,6 +105,7 @@ impl Card {
                 ("module_upper", nothing("its kind of module has none")),
             ],
             files: Vec::new(),
+            drvinfo: nothing("what read this host is older, and did not ask"),
             dcb: nothing("its driver does not tell"),
             cee: nothing("its driver does not tell"),
             versions: nothing("its driver does not tell"),

@@ -41,6 +41,22 @@ pub fn reporter(name: &str, state: u8) -> Vec<u8> {
     nested(114, &of.concat())
 }
 
+/// `ieee_ets` as nobody has set it: all priorities in the first of 8 classes, which has the whole line.
+pub fn one_class(willing: bool) -> Vec<u8> {
+    let first = |value: u8| [value, 0, 0, 0, 0, 0, 0, 0];
+    let (shares, served, classes) = (first(100), first(2), [0; 8]);
+    let recommended = [0; 24];
+    let parts: [&[u8]; 6] = [
+        &[willing.into(), 8, 0],
+        &shares,
+        &shares,
+        &served,
+        &classes,
+        &recommended,
+    ];
+    parts.concat()
+}
+
 /// ConnectX-5 with RoCE, which has priority 3, held back alone, on a switch that says the same.
 pub fn connectx5_with_roce() -> Card {
     let port = "sys/class/infiniband/mlx5_0/ports/1";

@@ -1,8 +1,8 @@
 //! A port of InfiniBand with IP over it, by what `drivers/infiniband/ulp/ipoib`, `drivers/net/ethernet/mellanox/mlx5/core/ipoib` and
 //! `drivers/infiniband/core/sysfs.c` of Linux 6.12 tell.
 
-use super::cards::{Card, linkmodes};
-use super::netlink::{nothing, told};
+use super::cards::{Card, FIRST, linkmodes};
+use super::netlink::{attribute, drvinfo, nothing, told};
 
 /// ConnectX-5 with a link of EDR. It has an address of InfiniBand that is no interface's: those files have an error in place of a text
 /// (`_show_port_gid_attr`). Of its link it tells the rate alone (`mlx5i_get_link_ksettings`).
@@ -42,8 +42,13 @@ pub fn connectx5_edr(lanes: u32) -> Card {
         mtu: 4092,
         rdma: Some("mlx5_0"),
         files,
+        drvinfo: drvinfo(
+            "mlx5_core[ib_ipoib]",
+            "16.35.2000 (MT_0000000080)",
+            FIRST.address,
+        ),
         ..Card::new("ibp59s0", "mlx5_core", "15B3:1017")
-            .saying("linkinfo", told(&[super::netlink::attribute(2, &[0xff])]))
+            .saying("linkinfo", told(&[attribute(2, &[0xff])]))
             .saying("linkmodes", linkmodes(false, &[], &[], Some(rate)))
             .saying("pause", unasked())
             .saying("fec", unasked())

@@ -1,10 +1,10 @@
 //! Intel's X710 and XL710 by what `drivers/net/ethernet/intel/i40e` of Linux 6.12 tells, and its documentation.
 
-use drover_lab::breaks::told::{ETS, PFC, ets, pfc, shown};
+use drover_lab::breaks::told::{ETS, PFC, pfc, shown};
 
 use super::cards::{Card, Slot, linkmodes, memory};
-use super::fabric::{all, dcbx, version};
-use super::netlink::{attribute, nothing, number, set, told};
+use super::fabric::{all, dcbx, one_class, version};
+use super::netlink::{attribute, drvinfo, nothing, number, set, told};
 
 /// `DCB_CAP_DCBX_LLD_MANAGED` and `_VER_IEEE`: firmware speaks LLDP, and DCBX; `DCB_CAP_DCBX_HOST` where `disable-fw-lldp` is on
 /// (`i40e_init_pf_dcb`).
@@ -42,11 +42,9 @@ pub fn x710(who: u8, taken: &[u32]) -> Card {
     ]);
     let card = Card {
         slot: SECOND,
-        dcb: all(&[
-            attribute(ETS, &ets(true, [100, 0])),
-            attribute(PFC, &pfc(0, 0)),
-        ]),
+        dcb: all(&[attribute(ETS, &one_class(true)), attribute(PFC, &pfc(0, 0))]),
         cee: dcbx(who),
+        drvinfo: drvinfo("i40e", "9.20 0x8000d8c5 1.3353.0", SECOND.address),
         // Since Linux 6.7.
         versions: all(&[
             version("fw.mgmt", "9.20"),
@@ -89,6 +87,7 @@ pub fn xl710(port: u32) -> Card {
     let card = Card {
         address: of_network,
         slot: Slot { address, ..SECOND },
+        drvinfo: drvinfo("i40e", "8.15 0x800095c4 0.0.0", address),
         // As before Linux 6.7: there is no devlink.
         versions: nothing("the kernel has no devlink"),
         health: nothing("the kernel has no devlink"),

@@ -39,6 +39,7 @@ impl Machine {
         for (path, text) in bare_server() {
             machine.write(&path, &text);
         }
+        machine.write("proc/sys/kernel/osrelease", netlink::KERNEL);
         for setting in ["tcp_timestamps", "tcp_window_scaling"] {
             machine.write(&format!("proc/sys/net/ipv4/{setting}"), "1");
         }
@@ -100,6 +101,7 @@ impl Machine {
             "ethtool": ethtool,
             "dcb": card.dcb,
             "cee": card.cee,
+            "drvinfo": card.drvinfo,
             "versions": card.versions,
             "health": card.health,
             "neighbours": card.neighbours,
