@@ -1,6 +1,11 @@
 //! What a real guest agent (Debian's `qemu-ga`), in a real guest, tells an agent of the host: the largest packet that the guest has set.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests"
+)]
 
 mod support;
 
