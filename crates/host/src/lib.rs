@@ -16,6 +16,7 @@ pub mod change;
 mod cpus;
 mod dcb;
 mod devlink;
+mod drvinfo;
 mod error;
 mod ethtool;
 mod facts;

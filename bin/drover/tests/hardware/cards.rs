@@ -4,6 +4,27 @@ use serde_json::Value;
 
 use super::netlink::{attribute, bitset, nothing, number, set, told};
 
+/// Where a card is.
+#[derive(Clone, Copy)]
+pub struct Slot {
+    pub address: &'static str,
+    /// Its node (`numa_node`), and the processors near it.
+    pub node: i32,
+    pub near: &'static str,
+    /// What its link has, and can have.
+    pub speed: &'static str,
+    pub lanes: &'static str,
+}
+
+/// The first slot of two sockets of four cores.
+pub const FIRST: Slot = Slot {
+    address: "0000:3b:00.0",
+    node: 0,
+    near: "0-3",
+    speed: "16.0 GT/s PCIe",
+    lanes: "16",
+};
+
 /// A card, and what is told of it.
 pub struct Card {
     pub name: &'static str,
@@ -13,10 +34,15 @@ pub struct Card {
     pub mtu: u32,
     pub carrier: bool,
     pub rdma: Option<&'static str>,
+    pub slot: Slot,
+    /// One for each queue: by which processors it may be taken, and by which it is.
+    pub interrupts: Vec<(String, u32)>,
     /// By the names of questions in `told.json`.
     pub ethtool: Vec<(&'static str, Value)>,
     /// Files beside those that every card has.
     pub files: Vec<(String, String)>,
+    /// What its driver says of itself.
+    pub drvinfo: Value,
     /// Data centre bridging, versions and health by devlink, and what neighbours say.
     pub dcb: Value,
     /// Who negotiates of it, and what is told by the language of before the standard.
@@ -34,8 +60,16 @@ impl Card {
         self
     }
 
+    /// Queues, each with an interrupt that its processor alone may take, as drivers begin.
+    pub fn queues(mut self, most: u32, cpus: impl IntoIterator<Item = u32>) -> Self {
+        self.interrupts = cpus.into_iter().map(|cpu| (cpu.to_string(), cpu)).collect();
+        let queues = u32::try_from(self.interrupts.len()).unwrap();
+        self.saying("channels", told(&[number(5, most), number(9, queues)]))
+            .saying("rss", told(&[attribute(4, &table(128, queues))]))
+    }
+
     /// What every card here tells.
-    fn new(name: &'static str, driver: &'static str, model: &'static str) -> Self {
+    pub fn new(name: &'static str, driver: &'static str, model: &'static str) -> Self {
         let features = [
             ("rx-checksum", true),
             ("rx-gro", true),
@@ -52,13 +86,15 @@ impl Card {
             mtu: 9000,
             carrier: true,
             rdma: None,
+            slot: FIRST,
+            interrupts: (0..4).map(|cpu| (cpu.to_string(), cpu)).collect(),
             ethtool: vec![
                 ("linkstate", told(&[attribute(2, &[1])])),
                 (
                     "pause",
                     told(&[attribute(2, &[0]), attribute(3, &[0]), attribute(4, &[0])]),
                 ),
-                ("rss", told(&[attribute(4, &table())])),
+                ("rss", told(&[attribute(4, &table(128, 4))])),
                 (
                     "features",
                     told(&[bitset(2, true, &features), bitset(4, false, &features)]),
@@ -69,6 +105,7 @@ impl Card {
                 ("module_upper", nothing("its kind of module has none")),
             ],
             files: Vec::new(),
+            drvinfo: nothing("what read this host is older, and did not ask"),
             dcb: nothing("its driver does not tell"),
             cee: nothing("its driver does not tell"),
             versions: nothing("its driver does not tell"),
@@ -78,9 +115,9 @@ impl Card {
     }
 }
 
-/// 128 places for four queues in turn.
-fn table() -> Vec<u8> {
-    let places = (0..128_u32).map(|place| place % 4);
+/// Places for queues in turn.
+pub fn table(places: u32, queues: u32) -> Vec<u8> {
+    let places = (0..places).map(|place| place % queues);
     places.flat_map(u32::to_ne_bytes).collect()
 }
 
@@ -101,7 +138,7 @@ pub fn linkmodes(
 }
 
 /// 128 bytes of a module with these in them, as `MODULE_EEPROM` has them.
-fn memory(parts: &[(usize, &[u8])]) -> Value {
+pub fn memory(parts: &[(usize, &[u8])]) -> Value {
     let mut memory = [0; 128];
     for (at, bytes) in parts {
         memory[*at..at + bytes.len()].copy_from_slice(bytes);

@@ -14,15 +14,15 @@ const BY_HOST: u8 = 0x01 | 0x08;
 const BY_FIRMWARE: u8 = 0x04 | 0x08;
 
 /// Who negotiates.
-fn dcbx(flags: u8) -> Value {
+pub fn dcbx(flags: u8) -> Value {
     shown(&attribute(DCBX, &[flags]))
 }
 
-fn all(parts: &[Vec<u8>]) -> Value {
+pub fn all(parts: &[Vec<u8>]) -> Value {
     shown(&parts.concat())
 }
 
-fn version(name: &str, value: &str) -> Vec<u8> {
+pub fn version(name: &str, value: &str) -> Vec<u8> {
     let text = |kind: u16, text: &str| attribute(kind, format!("{text}\0").as_bytes());
     nested(101, &[text(103, name), text(104, value)].concat())
 }
@@ -32,13 +32,29 @@ pub fn firmware(value: &str) -> Value {
     shown(&version("fw.version", value))
 }
 
-fn reporter(name: &str, state: u8) -> Vec<u8> {
+pub fn reporter(name: &str, state: u8) -> Vec<u8> {
     let of = [
         attribute(115, format!("{name}\0").as_bytes()),
         attribute(116, &[state]),
         attribute(117, &u64::from(state).to_ne_bytes()),
     ];
     nested(114, &of.concat())
+}
+
+/// `ieee_ets` as nobody has set it: all priorities in the first of 8 classes, which has the whole line.
+pub fn one_class(willing: bool) -> Vec<u8> {
+    let first = |value: u8| [value, 0, 0, 0, 0, 0, 0, 0];
+    let (shares, served, classes) = (first(100), first(2), [0; 8]);
+    let recommended = [0; 24];
+    let parts: [&[u8]; 6] = [
+        &[willing.into(), 8, 0],
+        &shares,
+        &shares,
+        &served,
+        &classes,
+        &recommended,
+    ];
+    parts.concat()
 }
 
 /// ConnectX-5 with RoCE, which has priority 3, held back alone, on a switch that says the same.

@@ -7,9 +7,13 @@
     reason = "helpers of tests, not all used by each of them"
 )]
 
+pub mod broadcom;
 pub mod cards;
 pub mod fabric;
+pub mod infiniband;
+pub mod intel;
 pub mod netlink;
+pub mod sockets;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,6 +39,7 @@ impl Machine {
         for (path, text) in bare_server() {
             machine.write(&path, &text);
         }
+        machine.write("proc/sys/kernel/osrelease", netlink::KERNEL);
         for setting in ["tcp_timestamps", "tcp_window_scaling"] {
             machine.write(&format!("proc/sys/net/ipv4/{setting}"), "1");
         }
@@ -53,24 +58,26 @@ impl Machine {
         let file = |file: &str, text: &str| self.write(&format!("{nic}/{file}"), text);
         file("uevent", "INTERFACE=x\nIFINDEX=4\n");
         file("carrier_changes", "2\n");
-        let slot = format!(
-            "DRIVER={}\nPCI_ID={}\nPCI_SLOT_NAME=0000:3b:00.0\n",
-            card.driver, card.model
+        let slot = &card.slot;
+        let uevent = format!(
+            "DRIVER={}\nPCI_ID={}\nPCI_SLOT_NAME={}\n",
+            card.driver, card.model, slot.address
         );
-        file("device/uevent", &slot);
+        file("device/uevent", &uevent);
         for end in ["current", "max"] {
-            file(&format!("device/{end}_link_speed"), "16.0 GT/s PCIe\n");
-            file(&format!("device/{end}_link_width"), "16\n");
+            file(&format!("device/{end}_link_speed"), slot.speed);
+            file(&format!("device/{end}_link_width"), slot.lanes);
         }
-        file("device/local_cpulist", "0-3\n");
-        for queue in 0..4 {
-            let irq = 60 + queue;
+        file("device/numa_node", &slot.node.to_string());
+        file("device/local_cpulist", slot.near);
+        for (queue, (may, is)) in card.interrupts.iter().enumerate() {
+            let irq = 60 + 100 * self.nics.len() + queue;
             file(&format!("device/msi_irqs/{irq}"), "msix\n");
             file(&format!("queues/rx-{queue}/rps_cpus"), "00\n");
             let affinity = format!("proc/irq/{irq}/smp_affinity_list");
-            self.write(&affinity, &format!("{queue}\n"));
+            self.write(&affinity, may);
             let taken = format!("proc/irq/{irq}/effective_affinity_list");
-            self.write(&taken, &format!("{queue}\n"));
+            self.write(&taken, &is.to_string());
         }
         for counter in ["rx_packets", "rx_errors", "rx_missed_errors"] {
             file(&format!("statistics/{counter}"), "0\n");
@@ -94,6 +101,7 @@ impl Machine {
             "ethtool": ethtool,
             "dcb": card.dcb,
             "cee": card.cee,
+            "drvinfo": card.drvinfo,
             "versions": card.versions,
             "health": card.health,
             "neighbours": card.neighbours,

@@ -21,6 +21,19 @@ pub fn told(parts: &[Vec<u8>]) -> Value {
     shown(&[header, parts.concat()].concat())
 }
 
+/// The version of the kernel of these hosts, and of drivers that came with it.
+pub const KERNEL: &str = "6.12.48";
+
+/// `struct ethtool_drvinfo`, as a driver of that kernel fills it.
+pub fn drvinfo(driver: &str, firmware: &str, slot: &str) -> Value {
+    let mut told = vec![0; 196];
+    for (which, text) in [driver, KERNEL, firmware, slot].iter().enumerate() {
+        let at = 4 + 32 * which;
+        told[at..at + text.len()].copy_from_slice(text.as_bytes());
+    }
+    shown(&told)
+}
+
 pub fn nothing(why: &str) -> Value {
     json!({ "nothing": why })
 }

@@ -184,9 +184,9 @@ mod tests {
                 let asked: Value = serde_json::from_slice(&line).unwrap();
                 let command = asked["execute"].as_str().unwrap();
                 let said = if command == "guest-sync-delimited" {
-                    // Something is left of an earlier question.
+                    // Something is left of an earlier question, and to a byte that begins anew a real one says that it is no JSON.
                     format!(
-                        "{{\"return\": 7}}\n{{\"return\": {}}}\n",
+                        "{{\"return\": 7}}\n{{\"error\": {{\"class\": \"GenericError\", \"desc\": \"JSON parse error\"}}}}\n{{\"return\": {}}}\n",
                         asked["arguments"]["id"]
                     )
                 } else {
@@ -249,6 +249,53 @@ mod tests {
         );
         let why = mtus(Path::new("/no/such"), 1, &[]).await.unwrap_err();
         assert!(why.contains("cannot be reached at /no/such"), "{why}");
+    }
+
+    /// Debian's, as `scripts/setup --for-tests` unpacks it.
+    const REAL: &str = "/var/cache/drover-lab/guest-agent/usr/sbin/qemu-ga";
+
+    #[tokio::test]
+    async fn a_real_agent_is_asked_and_answered_as_the_ones_of_these_tests() {
+        if !Path::new(REAL).is_file() || !rustix::process::geteuid().is_root() {
+            println!(
+                "skipped, because there is no {REAL} (scripts/setup --for-tests), or this is not root"
+            );
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().display();
+        let socket = folder.path().join("qga");
+        // It listens itself, in place of a QEMU, and has one card.
+        let line = format!(
+            "mount -t sysfs sysfs /sys && \
+             ip link add eth0 mtu 1400 address 52:54:00:12:34:56 type veth peer name eth1 && \
+             exec {REAL} --method=unix-listen --path={at}/qga --statedir={at} --pidfile={at}/pid"
+        );
+        let mut agent = tokio::process::Command::new("unshare")
+            .args(["--net", "--mount", "sh", "-c", &line])
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let patience = std::time::Duration::from_secs(60);
+        let listens = async {
+            while UnixStream::connect(&socket).await.is_err() {
+                assert!(agent.try_wait().unwrap().is_none(), "it ended");
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        };
+        timeout(patience, listens).await.unwrap();
+        let pid = agent.id().unwrap();
+        let macs = ["52:54:00:12:34:56", "52:54:00:12:34:57"].map(str::to_owned);
+        // It takes one after the other, and the one above may not be gone yet.
+        let told = loop {
+            match mtus(&socket, pid, &macs).await {
+                Err(why) if why.ends_with("does not answer") => {}
+                told => break told.unwrap(),
+            }
+        };
+        assert_eq!(told["52:54:00:12:34:56"], Fact::Known(1400));
+        let why = told["52:54:00:12:34:57"].get().unwrap_err();
+        assert!(why.contains("knows no interface with the address"), "{why}");
     }
 
     #[test]

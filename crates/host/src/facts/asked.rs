@@ -12,7 +12,7 @@ use crate::files::optional;
 use crate::interfaces::Listed;
 use crate::interrupts::{fixed, parent_with_interrupts};
 use crate::netlink::Netlink;
-use crate::{dcb, lldp, team};
+use crate::{dcb, drvinfo, lldp, team};
 
 /// Sockets to the parts of the kernel that tell; none where it does not have one.
 pub(super) struct Asked {
@@ -38,6 +38,7 @@ impl Asked {
             ethtool: BTreeMap::new(),
             dcb: None,
             cee: None,
+            drvinfo: None,
             versions: None,
             health: None,
             neighbours: None,
@@ -86,6 +87,7 @@ impl Asked {
             ),
             None => both(&nothing("the kernel gives no socket")),
         };
+        told.drvinfo = Some(drvinfo::ask(nic).into());
         told.neighbours = Some(lldp::kept(&self.root, index).into());
         if told.has_folder {
             let device = self.root.join(format!("sys/class/net/{nic}/device"));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use drover_tune::facts::{Bond, Fact, Kind, Module, Nic};
+use drover_tune::facts::{Bond, Fact, Kind, Module, Nic, Teller};
 
 use super::Told;
 use super::folder::{Folder, lower};
@@ -10,7 +10,7 @@ use super::rdma::rdma;
 use super::told::{Answered, ToldNic};
 use super::tree::Tree;
 use crate::ethtool::{self, Question};
-use crate::{dcb, devlink, lldp, team};
+use crate::{dcb, devlink, drvinfo, lldp, team};
 
 /// `/sys` belongs to another network namespace.
 const NO_FOLDER: &str = "/sys tells nothing of it in this network namespace";
@@ -36,6 +36,7 @@ fn nic(tree: &Tree, told: &ToldNic) -> Nic {
         (Some(_), None) => Fact::unknown("it has no hardware of its own that tells"),
         (None, _) => Fact::unknown(NO_FOLDER),
     };
+    let versions = versions(tree, told);
     let kind = match told.team {
         true => Kind::Bond,
         false => kind(&entries, &own),
@@ -49,7 +50,9 @@ fn nic(tree: &Tree, told: &ToldNic) -> Nic {
         mtu: interface.mtu,
         lower: lower(&entries),
         driver: of_device("DRIVER"),
-        firmware: firmware(tree, told),
+        driver_version: of_hardware(told.drvinfo.as_ref(), drvinfo::driver),
+        firmware: firmware(&versions, told),
+        versions,
         model: of_device("PCI_ID"),
         link: told_of(told, Question::Linkmodes, |answer| {
             Ok(ethtool::link(answer))
@@ -187,20 +190,42 @@ fn of_hardware<T>(
     }
 }
 
-/// The adapter's, as its RDMA device tells it, or devlink.
-fn firmware(tree: &Tree, told: &ToldNic) -> Fact<String> {
-    if let Some(device) = &told.interface.rdma {
-        let version = tree.fact(&format!("sys/class/infiniband/{device}/fw_ver"));
+/// Versions of the adapter's firmware, by who tells them.
+fn versions(tree: &Tree, told: &ToldNic) -> BTreeMap<Teller, String> {
+    let rdma = told.interface.rdma.as_ref().and_then(|device| {
+        let version = tree.text(&format!("sys/class/infiniband/{device}/fw_ver"));
         // Devices in software have none.
-        if version.known().is_some_and(|version| !version.is_empty()) {
-            return version;
-        }
+        version.ok().filter(|version| !version.is_empty())
+    });
+    let by = |told: Option<&Answered>, read: fn(&[u8]) -> Result<String, &'static str>| {
+        of_hardware(told, read).known().cloned()
+    };
+    let all = [
+        (Teller::Driver, by(told.drvinfo.as_ref(), drvinfo::firmware)),
+        (
+            Teller::Devlink,
+            by(told.versions.as_ref(), devlink::firmware),
+        ),
+        (Teller::Rdma, rdma),
+    ];
+    let told = all.into_iter();
+    told.filter_map(|(who, version)| Some((who, version?)))
+        .collect()
+}
+
+/// The one that is shown: as its RDMA device has it, or devlink, or its driver, which may add to it what it is made for.
+fn firmware(versions: &BTreeMap<Teller, String>, told: &ToldNic) -> Fact<String> {
+    let shown = [Teller::Rdma, Teller::Devlink, Teller::Driver];
+    if let Some(version) = shown.iter().find_map(|who| versions.get(who)) {
+        return Fact::Known(version.clone());
     }
-    match of_hardware(told.versions.as_ref(), devlink::firmware) {
-        Fact::Known(version) => Fact::Known(version),
-        Fact::Unknown(why) => Fact::unknown(format!(
-            "devlink tells no version ({why}), and the old way (ETHTOOL_GDRVINFO) is not asked"
-        )),
+    let devlink = of_hardware(told.versions.as_ref(), devlink::firmware);
+    match of_hardware(told.drvinfo.as_ref(), drvinfo::firmware) {
+        Fact::Unknown(why) => Fact::unknown(match devlink {
+            Fact::Unknown(other) if other != why => format!("{why}, nor does devlink ({other})"),
+            _ => why,
+        }),
+        known @ Fact::Known(_) => known,
     }
 }
 
@@ -241,6 +266,7 @@ mod tests {
             ethtool: BTreeMap::new(),
             dcb: None,
             cee: None,
+            drvinfo: None,
             versions: None,
             health: None,
             neighbours: None,

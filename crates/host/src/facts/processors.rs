@@ -104,17 +104,34 @@ fn cores(tree: &Tree, cpus: &[u32]) -> Fact<BTreeMap<u32, Core>> {
 }
 
 fn nodes(tree: &Tree) -> Fact<Vec<Node>> {
-    let all = tree.numbered(NODES, "node").into_iter();
-    let nodes: Vec<Node> = all
-        .filter_map(|(number, name)| {
-            let cpus: CpuSet = tree.parsed(&format!("{NODES}/{name}/cpulist"))?;
-            (!cpus.is_empty()).then_some(Node { number, cpus })
+    let all = tree.numbered(NODES, "node");
+    let of = |(number, name): &(u32, String)| {
+        let cpus: CpuSet = tree.parsed(&format!("{NODES}/{name}/cpulist"))?;
+        (!cpus.is_empty()).then(|| Node {
+            number: *number,
+            cpus,
+            distances: distances(tree, name, &all),
         })
-        .collect();
+    };
+    let nodes: Vec<Node> = all.iter().filter_map(of).collect();
     if nodes.is_empty() {
         return Fact::unknown("the kernel tells of no NUMA node");
     }
     Fact::Known(nodes)
+}
+
+/// One for each node that there is, those without processors included, in their order.
+fn distances(tree: &Tree, name: &str, all: &[(u32, String)]) -> BTreeMap<u32, u32> {
+    let text = tree.text(&format!("{NODES}/{name}/distance"));
+    let text = text.unwrap_or_default();
+    let told: Option<Vec<u32>> = text
+        .split_ascii_whitespace()
+        .map(|one| one.parse().ok())
+        .collect();
+    // Of another number of them it is not known whose each is.
+    let told = told.filter(|told| told.len() == all.len());
+    let numbers = all.iter().map(|(number, _)| *number);
+    numbers.zip(told.unwrap_or_default()).collect()
 }
 
 /// How many CPUs have each word in that file.
@@ -158,6 +175,37 @@ mod tests {
         assert_eq!(left(), "0-3,5");
         write("proc/irq/default_smp_affinity", "27\n");
         assert_eq!(left(), "0-2,5");
+    }
+
+    #[test]
+    fn nodes_are_told_with_how_far_they_are_and_those_with_memory_alone_are_counted_by() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(NODES).join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        for (node, cpus, distance) in [
+            (0, "0-3\n", "10 32 22\n"),
+            (1, "4-7\n", "32 10 22\n"),
+            // Memory without processors, such as a CXL device's.
+            (4, "\n", "22 22 10\n"),
+        ] {
+            write(&format!("node{node}/cpulist"), cpus);
+            write(&format!("node{node}/distance"), distance);
+        }
+        let told = || {
+            let told = nodes(&Tree::at(root.path())).known().unwrap().clone();
+            let told = told.into_iter();
+            told.map(|node| (node.number, node.distances.into_iter().collect()))
+                .collect::<Vec<(u32, Vec<(u32, u32)>)>>()
+        };
+        let first = vec![(0, 10), (1, 32), (4, 22)];
+        assert_eq!(told(), [(0, first), (1, vec![(0, 32), (1, 10), (4, 22)])]);
+        for strange in ["10 32\n", "10 far 22\n", ""] {
+            write("node0/distance", strange);
+            assert_eq!(told()[0], (0, Vec::new()), "{strange:?}");
+        }
     }
 
     #[test]

@@ -7,17 +7,22 @@ use drover_tune::facts::Rdma;
 
 use super::tree::Tree;
 
-/// What was lost or late, by the names of files: of all devices, and of some drivers' (`hw_counters`).
-const LOST: [&str; 9] = [
+/// What was lost or late, by the names of files: of all devices, and of some drivers' (`hw_counters` of mlx5, bnxt_re and rxe).
+const LOST: [&str; 14] = [
     "counters/port_rcv_errors",
     "counters/port_xmit_discards",
     "counters/symbol_error",
     "hw_counters/local_ack_timeout_err",
+    "hw_counters/max_retry_exceeded",
+    "hw_counters/missing_resp",
+    "hw_counters/oos_drop_count",
     "hw_counters/out_of_sequence",
     "hw_counters/packet_seq_err",
     "hw_counters/rnr_nak_retry_err",
+    "hw_counters/rnr_naks_rcvd",
     "hw_counters/retry_exceeded_err",
     "hw_counters/seq_err_naks_rcvd",
+    "hw_counters/to_retransmits",
 ];
 
 /// Of each word that is counted.
@@ -30,17 +35,21 @@ fn lanes(rate: &str) -> Option<u32> {
     lanes.parse().ok()
 }
 
-/// The port of `device` that has addresses on `nic`, or its first one.
+/// The port of `device` that has addresses on `nic`, or that `nic` says to have; else its first one.
 pub(super) fn rdma(tree: &Tree, device: &str, nic: &str) -> Result<Rdma, String> {
     let ports = format!("sys/class/infiniband/{device}/ports");
     let all = tree.numbered(&ports, "").into_iter();
     let mut all: Vec<_> = all
         .map(|(port, _)| (port, kinds(tree, &format!("{ports}/{port}"), nic)))
         .collect();
-    let own = all.iter().position(|(_, kinds)| !kinds.is_empty());
     if all.is_empty() {
         return Err("its RDMA device tells no port".to_owned());
     }
+    // Addresses of InfiniBand are no interface's: it says itself which port it has, the first one being 0 (`dev_port`).
+    let told: Option<u32> = tree.parsed(&format!("sys/class/net/{nic}/dev_port"));
+    let by_number = |(port, _): &(u32, _)| told.is_some_and(|told| *port == told.saturating_add(1));
+    let own = all.iter().position(|(_, kinds)| !kinds.is_empty());
+    let own = own.or_else(|| all.iter().position(by_number));
     let (port, mut kinds) = all.swap_remove(own.unwrap_or(0));
     // Such as "4: RNIC". The kernel calls its addresses what it calls those of RoCE v1.
     let node = tree.text(&format!("sys/class/infiniband/{device}/node_type"));
@@ -63,6 +72,7 @@ pub(super) fn rdma(tree: &Tree, device: &str, nic: &str) -> Result<Rdma, String>
         Some((name.to_owned(), count))
     });
     let words: Option<u64> = tree.parsed(&format!("{path}/counters/port_xmit_data"));
+    let rate = tree.text(&format!("{path}/rate")).ok();
     let manager = format!("sys/kernel/config/rdma_cm/{device}/ports/{port}");
     Ok(Rdma {
         default_kind: tree.text(&format!("{manager}/default_roce_mode")).ok(),
@@ -77,10 +87,8 @@ pub(super) fn rdma(tree: &Tree, device: &str, nic: &str) -> Result<Rdma, String>
         downed: tree.parsed(&format!("{path}/counters/link_downed")),
         waited: tree.parsed(&format!("{path}/counters/port_xmit_wait")),
         sent: words.map(|words| words.saturating_mul(OCTETS)),
-        lanes: tree
-            .text(&format!("{path}/rate"))
-            .ok()
-            .and_then(|rate| lanes(&rate)),
+        lanes: rate.as_deref().and_then(lanes),
+        rate,
     })
 }
 
@@ -174,6 +182,28 @@ mod tests {
     }
 
     #[test]
+    fn the_port_of_an_interface_of_infiniband_is_the_one_that_it_says() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join("sys/class").join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        for (port, state) in [(1, "1: DOWN\n"), (2, "4: ACTIVE\n")] {
+            let of = |file: &str| format!("infiniband/mlx4_0/ports/{port}/{file}");
+            write(&of("state"), state);
+            write(&of("phys_state"), "5: LinkUp\n");
+            write(&of("link_layer"), "InfiniBand\n");
+        }
+        let port = || rdma(&Tree::at(root.path()), "mlx4_0", "ib1").unwrap().port;
+        assert_eq!(port(), 1);
+        for (told, expected) in [("0\n", 1), ("1\n", 2), ("7\n", 1), ("4294967295\n", 1)] {
+            write("net/ib1/dev_port", told);
+            assert_eq!(port(), expected, "{told:?}");
+        }
+    }
+
+    #[test]
     fn what_a_port_waited_for_and_sent_is_told_with_the_lanes_of_its_link() {
         let root = tempfile::tempdir().unwrap();
         let port = root.path().join("sys/class/infiniband/mlx5_0/ports/1");
@@ -195,6 +225,7 @@ mod tests {
             (told.waited, told.sent, told.lanes),
             (Some(7), Some(4000), Some(4))
         );
+        assert_eq!(told.rate.as_deref(), Some("100 Gb/sec (4X EDR)"));
         assert_eq!(told.lost, [("port_xmit_discards".to_owned(), 2)].into());
         for strange in ["", "100 Gb/sec", "100 Gb/sec (X EDR)", "(4"] {
             assert_eq!(lanes(strange), None, "{strange}");

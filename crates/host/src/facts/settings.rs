@@ -7,8 +7,9 @@ use drover_tune::facts::{Fact, Softnet};
 use super::tree::Tree;
 
 /// Those that a rule asks about, or that are compared with what they were, by their names in sysctl.
-const SETTINGS: [&str; 11] = [
+const SETTINGS: [&str; 12] = [
     "kernel.numa_balancing",
+    "kernel.osrelease",
     "net.core.default_qdisc",
     "net.core.netdev_budget",
     "net.core.netdev_budget_usecs",

@@ -44,6 +44,9 @@ pub struct ToldNic {
     /// The same as the language of before the standard has it, and who negotiates.
     #[serde(default)]
     pub cee: Option<Answered>,
+    /// What its driver says of itself and the adapter (`struct ethtool_drvinfo`), the same way.
+    #[serde(default)]
+    pub drvinfo: Option<Answered>,
     /// Versions that run on the adapter, by devlink, the same way.
     #[serde(default)]
     pub versions: Option<Answered>,

@@ -1,4 +1,4 @@
-//! The calls into libvirt's library, made safe. This folder is the only place of the project with `unsafe`.
+//! The calls into libvirt's library, made safe. Beside it `unsafe` is in one function of `crates/host` alone.
 //!
 //! # Safety
 //! What is relied on, and why it holds:

@@ -56,6 +56,9 @@ pub struct Rdma {
     /// Bytes that it sent; none where it does not count.
     #[serde(default)]
     pub sent: Option<u64>,
+    /// Its link's rate, in the kernel's words: such as `100 Gb/sec (4X EDR)`; none where it does not tell.
+    #[serde(default)]
+    pub rate: Option<String>,
     /// Lanes of its link; none where it does not tell.
     #[serde(default)]
     pub lanes: Option<u32>,

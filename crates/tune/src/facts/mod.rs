@@ -27,7 +27,7 @@ pub use layers::Layers;
 pub use media::{Down, Medium, Modes, Module, Port};
 pub use nic::{
     Bond, Channels, Coalescing, Counters, Duplex, Features, Fec, Interrupt, Kind, Link, Nic, Pci,
-    Rings, Steering,
+    Rings, Steering, Teller,
 };
 pub use path::{
     Answers, Carried, Counted, Crossing, HeldUpBy, Joint, Path, PathEnd, Together, Traffic,

@@ -26,8 +26,14 @@ pub struct Nic {
     pub lower: Vec<String>,
     /// Module of the kernel that drives it.
     pub driver: Fact<String>,
-    /// Version of its firmware, as its driver tells it.
+    /// The version that its driver says of itself: the kernel's, where it came with that.
+    #[serde(default)]
+    pub driver_version: Fact<String>,
+    /// Version of its firmware.
     pub firmware: Fact<String>,
+    /// The same by who tells it, each in words of its own.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub versions: BTreeMap<Teller, String>,
     /// `vendor:device` of its hardware, in hexadecimal digits.
     pub model: Fact<String>,
     /// What is agreed on with the other end of its cable.
@@ -92,6 +98,23 @@ impl Nic {
     pub fn is_addressed(&self) -> bool {
         !self.addresses.iter().all(IpNetwork::is_link_local)
     }
+}
+
+/// Who tells the version of an adapter's firmware.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Teller {
+    /// Its driver (`ETHTOOL_GDRVINFO`).
+    Driver,
+    /// Its driver by devlink, where kernel and driver have that.
+    Devlink,
+    /// Its RDMA device, where that driver is loaded.
+    Rdma,
+}
+
+impl Teller {
+    /// All of them, first those that most adapters have.
+    pub const ALL: [Self; 3] = [Self::Driver, Self::Devlink, Self::Rdma];
 }
 
 /// What an interface is.

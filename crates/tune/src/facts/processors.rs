@@ -71,6 +71,10 @@ pub struct Node {
     pub number: u32,
     /// Its processors.
     pub cpus: CpuSet,
+    /// How far it is to the memory of each node, by its number, in tenths of the way to its own (ACPI's SLIT: 10 is itself); empty where the
+    /// kernel does not tell.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub distances: BTreeMap<u32, u32>,
 }
 
 impl Processors {

@@ -7,7 +7,7 @@ use drover_types::BitRate;
 use super::dcbx::{is_willing, nobody_listens, severity};
 use super::of_nic;
 use super::roce::of_roce;
-use super::used::is_used;
+use super::used::{is_infiniband, is_used};
 use crate::change::{Disruption, NicSetting, pause_words};
 use crate::cost::of_rate;
 use crate::facts::{Dcb, Ets, Host, Kind, Nic, Pause, Pfc};
@@ -38,7 +38,7 @@ const TELLS_BEFORE: &str = "ixgbe";
 const OF_TIME: u64 = 1000;
 
 pub(super) fn is_about(host: &Host, nic: &Nic) -> bool {
-    is_used(host, nic) && nic.kind == Kind::Adapter
+    is_used(host, nic) && nic.kind == Kind::Adapter && !is_infiniband(nic)
 }
 
 /// Priorities that are held back alone, in words.

@@ -8,8 +8,47 @@ use super::queues::{carries, near};
 use super::used::is_used;
 use crate::change::{Change, Disruption, Step};
 use crate::cost::of_rate;
-use crate::facts::{Core, Host, Interrupt, Kind, Nic};
+use crate::facts::{Core, Host, Interrupt, Kind, Nic, Node};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
+
+/// The node that an adapter's slot is near.
+fn home<'h>(nodes: &'h [Node], near: &CpuSet) -> Result<&'h Node, Because> {
+    let mut all = nodes.iter().filter(|node| !node.cpus.and(near).is_empty());
+    match (all.next(), all.next()) {
+        (Some(only), None) => Ok(only),
+        // Then the kernel says that it is near all of them.
+        _ => Err("its firmware does not say which node its slot is near (numa_node is -1)".into()),
+    }
+}
+
+/// How far processors of other nodes are, at the farthest.
+struct Away {
+    /// By the kernel's word; none where it has none.
+    distance: Option<u32>,
+    /// They are in the same socket. What is told as a distance does not say it: of two sockets some firmware says 16, as of parts of one
+    /// another.
+    one_socket: bool,
+}
+
+impl Away {
+    fn of(host: &Host, nodes: &[Node], home: &Node, far: &[&Interrupt]) -> Self {
+        let cpus = far
+            .iter()
+            .fold(CpuSet::default(), |cpus, irq| cpus.or(irq.taken_by()));
+        let others = nodes.iter().filter(|node| !node.cpus.and(&cpus).is_empty());
+        let distances = others.filter_map(|node| home.distances.get(&node.number).copied());
+        let cores = host.processors.cores.known();
+        let sockets = cores.map(|cores| {
+            let all = home.cpus.or(&cpus);
+            let of = all.iter().filter_map(|cpu| Some(cores.get(&cpu)?.package));
+            of.collect::<BTreeSet<u32>>().len()
+        });
+        Self {
+            distance: distances.max(),
+            one_socket: sockets == Some(1),
+        }
+    }
+}
 
 /// The processors near an adapter that may be given its interrupts: others are kept free for guests by whoever isolated them.
 fn for_interrupts(host: &Host, nic: &Nic) -> Result<CpuSet, Because> {
@@ -19,7 +58,8 @@ fn for_interrupts(host: &Host, nic: &Nic) -> Result<CpuSet, Because> {
 
 /// An adapter's interrupts are taken near it.
 pub fn near_adapter(host: &Host, nic: &Nic) -> Verdict {
-    if !is_used(host, nic) || nic.kind != Kind::Adapter || host.processors.nodes.get()?.len() < 2 {
+    let nodes = host.processors.nodes.get()?;
+    if !is_used(host, nic) || nic.kind != Kind::Adapter || nodes.len() < 2 {
         return Ok(Answer::NotAbout);
     }
     let own = near(host, nic)?;
@@ -27,6 +67,7 @@ pub fn near_adapter(host: &Host, nic: &Nic) -> Verdict {
     if near.is_empty() {
         return Ok(Answer::NotAbout);
     }
+    let home = home(nodes, &own)?;
     let all = nic.interrupts.get()?;
     let is_far = |irq: &&Interrupt| irq.taken_by().and(&own).is_empty();
     let (fixed, far): (Vec<&Interrupt>, Vec<&Interrupt>) =
@@ -43,15 +84,27 @@ pub fn near_adapter(host: &Host, nic: &Nic) -> Verdict {
     };
     let to = near.to_string();
     let steps = far.iter().map(|irq| step(irq, to.clone()));
+    let away = Away::of(host, nodes, home, &far);
+    let (severity, whose, why) = if away.one_socket {
+        let why = "each packet crosses between parts of the socket, which costs less than between sockets";
+        (Severity::Notice, " of its socket", why)
+    } else {
+        let why = "each packet crosses between the nodes; 10 to 20 % of the rate is reported";
+        (Severity::Warning, "", why)
+    };
+    let how_far = away
+        .distance
+        .map(|distance| format!(" ({distance} where its own is 10)"));
     let found = Found {
-        severity: Severity::Warning,
+        severity,
         read: format!(
-            "{} of its {} interrupts are taken by processors of another node{others}",
+            "{} of its {} interrupts are taken by processors of another node{whose}{}{others}",
             far.len(),
-            all.len()
+            all.len(),
+            how_far.unwrap_or_default()
         ),
         expected: format!("by {near}"),
-        why: "each packet crosses between the nodes; 10 to 20 % of the rate is reported".into(),
+        why: why.into(),
         cost: None,
         change: None,
         by_hand: None,

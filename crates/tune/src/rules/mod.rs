@@ -287,7 +287,7 @@ pub const RULES: &[Rule] = &[
     ),
     rule(
         "rdma-port",
-        "an RDMA device works where its interface has a link",
+        "an RDMA device works where its interface has a link, by all lanes of its cable",
         INFINIBAND,
         OfNic(rdma::port),
     ),

@@ -57,7 +57,7 @@ pub fn port(host: &Host, nic: &Nic) -> Verdict {
         return Ok(Answer::NotAbout);
     };
     if rdma.state == "ACTIVE" && rdma.physical == "LinkUp" {
-        return Ok(Answer::Right);
+        return lanes(rdma);
     }
     found(
         format!("{} is {}, {}", rdma.device, rdma.state, rdma.physical),
@@ -67,6 +67,20 @@ pub fn port(host: &Host, nic: &Nic) -> Verdict {
             "rdma link show {}/{}, and dmesg for its driver",
             rdma.device, rdma.port
         ),
+    )
+}
+
+/// A link of InfiniBand has all lanes of its cable: two or four. One is what is left of them where a lane does not work.
+fn lanes(rdma: &Rdma) -> Verdict {
+    if rdma.layer != "InfiniBand" || rdma.lanes != Some(1) {
+        return Ok(Answer::Right);
+    }
+    let rate = rdma.rate.as_deref().unwrap_or("a link of 1X");
+    found(
+        format!("{} has one lane: {rate}", rdma.device),
+        "4 lanes, or 2 of a cable that is split",
+        "a link of which a lane does not work goes on by one of them: all takes two or four times as long",
+        "unplug the cable at both ends, clean it, plug it in again; replace it if that does not help".into(),
     )
 }
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::used::is_used;
+use super::used::{is_infiniband, is_used};
+use crate::change::quoted;
 use crate::facts::{Host, Kind, Neighbour, Nic};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 
@@ -12,14 +13,35 @@ const FRAME: u32 = 18;
 /// The one at the other end; several mean that something is in between.
 pub(super) fn neighbour<'n>(host: &Host, nic: &'n Nic) -> Result<Option<&'n Neighbour>, Because> {
     // What is said of a cable that is out is old.
-    if !is_used(host, nic) || nic.kind != Kind::Adapter || !nic.carrier {
+    if !is_used(host, nic) || nic.kind != Kind::Adapter || !nic.carrier || is_infiniband(nic) {
         return Ok(None);
     }
     match &nic.neighbours.get()?[..] {
-        [] => Err(Because::from("the other end says nothing by LLDP")),
+        [] => Err(unheard(nic)),
         [one] => Ok(Some(one)),
         _ => Err(Because::from(
             "several say by LLDP that they are at the other end",
+        )),
+    }
+}
+
+/// Drivers of adapters whose firmware takes what switches say by LLDP for itself, and the flag that has it handed on
+/// (`Documentation/networking/device_drivers/ethernet/intel`).
+const KEEP_LLDP: [(&str, &str); 2] = [("i40e", "disable-fw-lldp on"), ("ice", "fw-lldp-agent off")];
+
+/// Why nothing is heard.
+fn unheard(nic: &Nic) -> Because {
+    let nothing = "the other end says nothing by LLDP";
+    let driver = nic.driver.known().map(String::as_str);
+    let keeps = KEEP_LLDP.iter().find(|(name, _)| driver == Some(*name));
+    // Where it does not, these leave DCBX to the host.
+    let hands_on = nic.dcb.known().and_then(|dcb| dcb.dcbx.as_ref());
+    let hands_on = hands_on.is_some_and(|dcbx| dcbx.host);
+    match keeps.filter(|_| !hands_on) {
+        None => Because::from(nothing),
+        Some((_, flag)) => Because(format!(
+            "{nothing}, or the adapter's firmware keeps it for itself: `ethtool --set-priv-flags {} {flag}` has it handed on",
+            quoted(&nic.name)
         )),
     }
 }

@@ -2,7 +2,7 @@
 
 use drover_types::BitRate;
 
-use crate::facts::{Host, Kind, Layers, Nic};
+use crate::facts::{Fact, Host, Kind, Layers, Nic};
 use crate::finding::Because;
 
 /// As many interfaces stand on each other as the kernel allows (`MAX_NEST_DEV`).
@@ -26,6 +26,12 @@ pub fn is_in_use(host: &Host, nic: &Nic) -> bool {
         upper.any(|upper| layers.all_carriers(upper).contains(nic.name.as_str()))
     };
     nic.up && (nic.is_addressed() || carries())
+}
+
+/// It is a port of InfiniBand, with IP over it: there are no pause frames, no priorities of Ethernet and no LLDP.
+pub fn is_infiniband(nic: &Nic) -> bool {
+    let rdma = nic.rdma.as_ref().and_then(Fact::known);
+    rdma.is_some_and(|rdma| rdma.layer == "InfiniBand")
 }
 
 /// What an interface can carry, by the adapters that carry for it.

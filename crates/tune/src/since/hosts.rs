@@ -59,6 +59,9 @@ const OF_NIC: &[Told<Nic>] = &[
     }),
     ("stands on", |nic| Some(joined(nic.lower.iter().cloned()))),
     ("driver", |nic| nic.driver.known().cloned()),
+    ("driver's version", |nic| {
+        nic.driver_version.known().cloned()
+    }),
     ("firmware", |nic| nic.firmware.known().cloned()),
     ("adapter", |nic| nic.model.known().cloned()),
     ("slot", |nic| Some(nic.pci.known()?.slot.clone())),

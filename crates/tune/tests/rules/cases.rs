@@ -4,8 +4,8 @@ use drover_tune::Severity;
 use drover_tune::facts::{Clock, DcbxVersion, Duplex, Fact::Known, Host, Kind, Link, Reporter};
 
 use crate::hosts::{
-    app, bonded, by_firmware, by_hand, cpus, gbit, is_down, link, on_top, rdma, set, switch_says,
-    value,
+    app, bonded, by_firmware, by_hand, cpus, gbit, has_firmware, is_down, link, on_top, rdma, set,
+    switch_says, value,
 };
 
 pub type Spoil = fn(&mut Host);
@@ -132,6 +132,14 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
         // The kernel does not tell where it is taken.
         let interrupt = &mut value(&mut host.nics[0].interrupts)[0];
         (interrupt.cpus, interrupt.effective) = (cpus("4-7"), cpus(""));
+    }),
+    ("nic-interrupts", Severity::Notice, |host| {
+        // Another part of the socket, as firmware divides it (NPS, SNC).
+        for core in value(&mut host.processors.cores).values_mut() {
+            (core.core, core.package) = (core.core + 4 * core.package, 0);
+        }
+        let interrupt = &mut value(&mut host.nics[0].interrupts)[0];
+        interrupt.effective = cpus("5");
     }),
     ("nic-crowded", Severity::Warning, |host| {
         // 10 Gbit/s of 25.
@@ -270,6 +278,13 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
     ("rdma-port", Severity::Notice, |host| {
         rdma(host).state = "DOWN".into();
     }),
+    ("rdma-port", Severity::Notice, |host| {
+        // A broken lane of InfiniBand.
+        let rdma = rdma(host);
+        rdma.layer = "InfiniBand".into();
+        (rdma.waited, rdma.sent) = (Some(0), Some(1 << 40));
+        (rdma.lanes, rdma.rate) = (Some(1), Some("25 Gb/sec (1X EDR)".into()));
+    }),
     ("rdma-kind", Severity::Notice, |host| {
         rdma(host).kinds.remove("RoCE v2");
     }),
@@ -351,7 +366,11 @@ pub const PAIRS: &[(&str, Severity, Spoil)] = &[
         };
     }),
     ("pair-adapter", Severity::Notice, |host| {
-        host.nics[0].firmware = Known("26.31.2006".into());
+        has_firmware(&mut host.nics[0], "26.31.2006");
+    }),
+    ("pair-adapter", Severity::Notice, |host| {
+        // Not the one that came with the kernel.
+        host.nics[0].driver_version = Known("24.10-0.7.0".into());
     }),
     ("pair-dcb", Severity::Warning, |host| {
         // As its switch has it.

@@ -9,7 +9,7 @@ use drover_tune::facts::{
     App, Bond, Buffers, Channels, Clock, Coalescing, Core, Counters, Dcb, Dcbx, DcbxVersion, Down,
     Duplex, Ets, Fact, Features, Fec, Frequencies, Host, Interrupt, Kind, Link, Medium, Modes,
     Module, Neighbour, Nic, Node, Pause, Pci, Pfc, Policy, Port, Processors, Rdma, Rings, Softnet,
-    Spread, Steering,
+    Spread, Steering, Teller,
 };
 use drover_types::{BitRate, CpuSet};
 
@@ -45,7 +45,9 @@ pub fn adapter(name: &str, address: &str) -> Nic {
         mtu: 9000,
         lower: Vec::new(),
         driver: Known("mlx5_core".into()),
+        driver_version: Known("6.12.48".into()),
         firmware: Known("26.35.1012".into()),
+        versions: [(Teller::Driver, "26.35.1012".to_owned())].into(),
         model: Known("15B3:1015".into()),
         link: Known(Link {
             speed: Some(gbit(25)),
@@ -107,6 +109,7 @@ pub fn adapter(name: &str, address: &str) -> Nic {
             downed: Some(0),
             waited: None,
             sent: None,
+            rate: None,
             lanes: None,
         })),
         carrier_changes: Known(2),
@@ -238,6 +241,7 @@ pub fn policy(governor: &str, preference: Option<&str>) -> Policy {
 pub fn healthy(name: &str, number: u8) -> Host {
     let settings = [
         ("kernel.numa_balancing", "0"),
+        ("kernel.osrelease", "6.12.48"),
         ("net.core.netdev_budget", "300"),
         ("net.core.netdev_budget_usecs", "2000"),
         ("net.core.netdev_max_backlog", "1000"),
@@ -264,10 +268,11 @@ pub fn healthy(name: &str, number: u8) -> Host {
                     .collect(),
             ),
             nodes: Known(
-                [(0, "0-3"), (1, "4-7")]
-                    .map(|(number, list)| Node {
+                [(0, "0-3", [10, 21]), (1, "4-7", [21, 10])]
+                    .map(|(number, list, distances)| Node {
                         number,
                         cpus: cpus(list),
+                        distances: (0..).zip(distances).collect(),
                     })
                     .into(),
             ),
@@ -314,6 +319,12 @@ pub fn value<T>(fact: &mut Fact<T>) -> &mut T {
 
 pub fn link(host: &mut Host) -> &mut Link {
     value(&mut host.nics[0].link)
+}
+
+/// By whoever tells it.
+pub fn has_firmware(nic: &mut Nic, version: &str) {
+    nic.firmware = Known(version.to_owned());
+    nic.versions = [(Teller::Driver, version.to_owned())].into();
 }
 
 /// The switch's port, too.

@@ -3,7 +3,7 @@
 use drover_tune::examine;
 use drover_tune::facts::{Clock, Fact, Host, Kind, Nic};
 
-use crate::hosts::{bonded, gbit, healthy, names, on_top, value};
+use crate::hosts::{bonded, gbit, has_firmware, healthy, names, on_top, value};
 
 #[test]
 fn a_port_below_a_bridge_with_an_address_is_used_and_layers_that_stand_on_each_other_end() {
@@ -165,13 +165,21 @@ fn adapters_below_bonds_bridges_and_vlans_are_compared() {
         bridge.addresses = std::mem::take(&mut host.nics[2].addresses);
         // As what has no hardware tells of itself.
         for upper in [&mut host.nics[2], &mut bridge] {
-            for fact in [&mut upper.driver, &mut upper.model, &mut upper.firmware] {
+            upper.versions.clear();
+            let Nic {
+                driver,
+                driver_version,
+                model,
+                firmware,
+                ..
+            } = upper;
+            for fact in [driver, driver_version, model, firmware] {
                 *fact = Fact::unknown("it has no hardware of its own that tells");
             }
         }
         host.nics
             .extend([bridge, on_top("vnet0", Kind::Virtual, &[])]);
-        host.nics[1].firmware = Fact::Known(firmware.into());
+        has_firmware(&mut host.nics[1], firmware);
         host
     };
     let usual = "26.35.1012";

@@ -1,9 +1,9 @@
 //! What is compared of two hosts, and with which.
 
-use drover_tune::facts::{Dcb, Ets, Fact, Host, Kind};
+use drover_tune::facts::{Dcb, Ets, Fact, Host, Kind, Teller};
 use drover_tune::{Severity, examine};
 
-use crate::hosts::{bonded, gbit, healthy, on_top, rdma, value};
+use crate::hosts::{bonded, gbit, healthy, on_top, rdma, set, value};
 use crate::layers::told;
 
 /// A host whose first adapter has that of it.
@@ -270,4 +270,60 @@ fn what_a_switch_alone_has_set_is_a_notice_and_what_it_does_not_tell_is_skipped(
             .1
             .contains("all before others for priority 3 at the switch")
     );
+}
+
+#[test]
+fn firmware_is_compared_by_a_way_that_both_ends_tell_it() {
+    use Teller::{Devlink, Driver, Rdma};
+    let host = |name: &str, number, versions: &[(Teller, &str)]| {
+        let mut host = healthy(name, number);
+        let versions = versions.iter();
+        host.nics[0].versions = versions
+            .map(|(who, told)| (*who, (*told).to_owned()))
+            .collect();
+        host
+    };
+    let told = |near: &[(Teller, &str)], far: &[(Teller, &str)]| {
+        told("pair-adapter", &[host("a", 1, near), host("b", 2, far)])
+    };
+    // One firmware of bnxt_en, where the driver for RDMA is loaded at one end alone; and of i40e, of which devlink tells since Linux 6.7.
+    let (driver, rdma) = ("220.0.59.0/pkg 220.0.83.0", "220.0.59.0");
+    let both = [(Driver, driver), (Devlink, "220.0.83.0"), (Rdma, rdma)];
+    assert_eq!(told(&both, &[(Driver, driver)]), []);
+    let other = told(&both, &[(Driver, "9.20"), (Devlink, "220.0.83.0")]);
+    assert_eq!(other[0].1, format!("firmware {driver}, and 9.20"));
+    // As hosts were captured before drivers were asked.
+    assert_eq!(told(&both[1..], &[(Devlink, "220.0.83.0")]), []);
+    let older = told(&both[1..], &[(Devlink, "219.0.0.0"), (Rdma, rdma)]);
+    assert_eq!(older[0].1, "firmware 220.0.83.0, and 219.0.0.0");
+    let apart = examine(&[host("a", 1, &both[..1]), host("b", 2, &both[2..])], &[]);
+    let skipped = apart.skipped.iter().find(|one| one.rule == "pair-adapter");
+    let because = &skipped.unwrap().because;
+    assert!(
+        because.starts_with("firmware: both ends tell it"),
+        "{because}"
+    );
+}
+
+#[test]
+fn a_driver_of_the_kernel_may_be_of_another_kernel_and_one_that_is_not_is_named() {
+    let host = |name: &str, number, kernel: &str, driver: &str| {
+        let mut host = healthy(name, number);
+        set(&mut host, "kernel.osrelease", kernel);
+        for nic in &mut host.nics {
+            nic.driver_version = Fact::Known(driver.into());
+        }
+        host
+    };
+    let own = host("a", 1, "6.12.48", "6.12.48");
+    let updated = host("b", 2, "6.12.50", "6.12.50");
+    assert_eq!(told("pair-adapter", &[own.clone(), updated]), []);
+    let vendors = host("b", 2, "6.12.48", "24.10-0.7.0");
+    let found = told("pair-adapter", &[own.clone(), vendors]);
+    assert_eq!(found[0].1, "driver's version the kernel's, and 24.10-0.7.0");
+    let mut older = host("b", 2, "6.12.48", "");
+    older.nics[0].driver_version = Fact::default();
+    let report = examine(&[own, older], &[]);
+    let skipped = report.skipped.iter().find(|one| one.rule == "pair-adapter");
+    assert!(skipped.unwrap().because.starts_with("driver's version: "));
 }

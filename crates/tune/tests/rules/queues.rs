@@ -1,7 +1,7 @@
 //! Interrupts and queues: which of them can be moved, and which the kernel keeps.
 
 use drover_tune::facts::{Core, Fact::Known};
-use drover_tune::{Step, examine};
+use drover_tune::{Severity, Step, examine};
 
 use crate::hosts::{cpus, healthy, names, value};
 
@@ -24,7 +24,7 @@ fn interrupts_that_the_kernel_spreads_by_itself_are_skipped_and_others_are_moved
     let report = examine(&[host], &[]);
     assert_eq!(names(&report), ["nic-interrupts"]);
     let found = &report.findings[0].found;
-    let read = "1 of its 4 interrupts are taken by processors of another node, beside 1 that the kernel lets nobody move";
+    let read = "1 of its 4 interrupts are taken by processors of another node (21 where its own is 10), beside 1 that the kernel lets nobody move";
     assert_eq!(found.read, read);
     let steps = &found.change.as_ref().unwrap().steps;
     let step = Step::File {
@@ -33,6 +33,36 @@ fn interrupts_that_the_kernel_spreads_by_itself_are_skipped_and_others_are_moved
         to: "0-3".into(),
     };
     assert_eq!(*steps, [step]);
+}
+
+#[test]
+fn of_a_slot_that_is_near_no_node_that_firmware_tells_nobody_knows_which_interrupts_are_far() {
+    let mut host = healthy("a", 1);
+    // As the kernel has it where numa_node is -1.
+    value(&mut host.nics[0].pci).near = Some(cpus("0-7"));
+    let report = examine(std::slice::from_ref(&host), &[]);
+    assert_eq!(names(&report), <[&str; 0]>::default());
+    let skipped: Vec<_> = report.skipped.iter().map(|one| one.rule.as_str()).collect();
+    assert_eq!(skipped, ["nic-interrupts"]);
+    assert!(report.skipped[0].because.contains("numa_node"));
+    // A host of one node has nothing far.
+    value(&mut host.processors.nodes).truncate(1);
+    assert_eq!(examine(&[host], &[]).skipped, []);
+}
+
+#[test]
+fn how_far_interrupts_are_is_not_said_where_the_kernel_does_not_tell() {
+    let mut host = healthy("a", 1);
+    for node in value(&mut host.processors.nodes) {
+        node.distances.clear();
+    }
+    value(&mut host.nics[0].interrupts)[0].effective = cpus("5");
+    let found = &examine(&[host], &[]).findings[0].found;
+    let read = "1 of its 4 interrupts are taken by processors of another node";
+    assert_eq!(
+        (found.severity, found.read.as_str()),
+        (Severity::Warning, read)
+    );
 }
 
 #[test]

@@ -3,5 +3,6 @@
 mod anew;
 mod bonds;
 mod dcb;
+mod drivers;
 mod rdma;
 mod teams;

@@ -13,6 +13,21 @@ const FAIR_UPLINK: &str = "switch: tc qdisc add dev up0 root handle 1: htb defau
      tc filter add dev up0 parent 1: protocol ip prio 1 u32 match u16 0 0xff00 at 2 flowid 1:10 && \
      tc filter add dev up0 parent 1: protocol ip prio 2 u32 match u32 1 1 at 12 flowid 1:30";
 
+/// 40 Mbit/s for large packets of TCP to the first host while two others or more send them, and no limit for one alone: a packet is counted where
+/// another host sent one within a tenth of a second. So a switch's port behaves whose buffers hold what one sends, and not what several do:
+/// where the rate of all is that of one, as loads of a lab have it, nothing else tells these apart.
+const SHALLOW_PORT: &str = "a: nft 'add table netdev broken; \
+     add chain netdev broken several; \
+     add rule netdev broken several limit rate over 5 mbytes/second burst 256 kbytes drop; \
+     add chain netdev broken nic1 { type filter hook ingress device nic1 priority 0; }; \
+     add rule netdev broken nic1 ip protocol != tcp accept; \
+     add rule netdev broken nic1 meta length < 1000 accept' && \
+     for one in 2 3 4; do \
+     nft \"add set netdev broken of$one { type ipv4_addr; size 16; flags dynamic, timeout; timeout 100ms; }; \
+     add rule netdev broken nic1 ip saddr 10.77.1.$one update @of$one { ip daddr }\" || exit 1; done && \
+     for one in 2 3 4; do for other in 2 3 4; do [ $one = $other ] || \
+     nft add rule netdev broken nic1 ip saddr 10.77.1.$one ip daddr @of$other goto several || exit 1; done; done";
+
 pub(super) const DONE: &[Break] = &[
     done(
         "mtu-one-side",
@@ -142,6 +157,16 @@ pub(super) const DONE: &[Break] = &[
                  ip link set up0 master net1 up && ip link set up1 master far1 up",
                 FAIR_UPLINK,
             ],
+        ),
+    ),
+    among(
+        4,
+        done(
+            "incast",
+            "the port to one host carries what another one sends, and little more than half of it once several send",
+            "path-incast",
+            "a",
+            &[SHALLOW_PORT],
         ),
     ),
 ];

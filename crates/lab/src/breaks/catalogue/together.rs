@@ -32,6 +32,7 @@ const SHARED: [Shared; 7] = [
             "same-address",
             "slow-line",
             "uplink",
+            "incast",
         ],
         taken_by: &[],
     },

@@ -4,23 +4,22 @@ use std::collections::BTreeSet;
 
 use super::{OfTwo, each, found};
 use crate::cost::of_rate;
-use crate::facts::{Dcb, Fact, Host, Kind, Layers, Nic, Rdma};
+use crate::facts::{Dcb, Fact, Host, Kind, Layers, Nic, Rdma, Teller};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 use crate::rules::dcb::{is_set, listed, shared};
 use crate::rules::dcbx::{Counts, counts};
 use crate::rules::layers::policy;
 use crate::rules::switches::{called, neighbour};
-use crate::rules::used::rate;
+use crate::rules::used::{is_infiniband, rate};
 
 /// A fact of an adapter, in a word.
 type Word = fn(&Nic) -> &Fact<String>;
 
 /// What is to be the same.
-const WORDS: [(&str, Word); 3] = [
-    ("adapter", |nic| &nic.model),
-    ("driver", |nic| &nic.driver),
-    ("firmware", |nic| &nic.firmware),
-];
+const WORDS: [(&str, Word); 2] = [("adapter", |nic| &nic.model), ("driver", |nic| &nic.driver)];
+
+/// What a driver that came with its kernel has for a version: kernels may be others for as long as hosts are updated.
+const OF_KERNEL: &str = "the kernel's";
 
 /// The adapters that carry for an interface: itself, or those below a bond, a bridge or a VLAN. The interface where there are none.
 fn adapters<'h>(host: &'h Host, nic: &'h Nic) -> Vec<&'h Nic> {
@@ -43,6 +42,46 @@ fn words<'h>(adapters: &[&'h Nic], of: Word) -> Result<BTreeSet<&'h str>, &'h st
     words.map(|word| word.map(String::as_str)).collect()
 }
 
+fn both<'h>(
+    own: Result<BTreeSet<&'h str>, &'h str>,
+    there: Result<BTreeSet<&'h str>, &'h str>,
+) -> Result<[BTreeSet<&'h str>; 2], String> {
+    Ok([own?, there?])
+}
+
+/// Versions of drivers by their own word.
+fn drivers<'h>(host: &'h Host, adapters: &[&'h Nic]) -> Result<BTreeSet<&'h str>, &'h str> {
+    let kernel = host.setting("kernel.osrelease").ok();
+    let all = words(adapters, |nic| &nic.driver_version)?.into_iter();
+    let of = |version| match kernel == Some(version) {
+        true => OF_KERNEL,
+        false => version,
+    };
+    Ok(all.map(of).collect())
+}
+
+/// Versions of firmware by the first way that is told at both ends: another way has other words for the same one.
+fn firmware<'h>(own: &[&'h Nic], there: &[&'h Nic]) -> Result<[BTreeSet<&'h str>; 2], String> {
+    for teller in Teller::ALL {
+        let told = |adapters: &[&'h Nic]| -> Option<BTreeSet<&'h str>> {
+            let versions = adapters.iter().map(|nic| nic.versions.get(&teller));
+            versions
+                .map(|version| version.map(String::as_str))
+                .collect()
+        };
+        if let (Some(own), Some(there)) = (told(own), told(there)) {
+            return Ok([own, there]);
+        }
+    }
+    for nic in own.iter().chain(there) {
+        nic.firmware.get()?;
+    }
+    Err(
+        "both ends tell it, in no way that is the same, or what read one of them is older"
+            .to_owned(),
+    )
+}
+
 fn joined(words: &BTreeSet<&str>) -> String {
     words.iter().copied().collect::<Vec<_>>().join(" and ")
 }
@@ -53,15 +92,19 @@ pub fn adapter(host: &Host, other: &Host) -> OfTwo {
         let (own, there) = (adapters(host, nic), adapters(other, far));
         let mut differ = Vec::new();
         let mut unknown = None;
-        for (what, of) in WORDS {
-            match (words(&own, of), words(&there, of)) {
-                (Ok(own), Ok(there)) if own != there => {
-                    differ.push(format!("{what} {}, and {}", joined(&own), joined(&there)));
-                }
-                (Ok(_), Ok(_)) => {}
-                (Err(why), _) | (_, Err(why)) => unknown = Some(format!("{what}: {why}")),
+        let mut compare = |what: &str, both: Result<[BTreeSet<&str>; 2], String>| match both {
+            Ok([own, there]) if own != there => {
+                differ.push(format!("{what} {}, and {}", joined(&own), joined(&there)));
             }
+            Ok(_) => {}
+            Err(why) => unknown = Some(format!("{what}: {why}")),
+        };
+        for (what, of) in WORDS {
+            compare(what, both(words(&own, of), words(&there, of)));
         }
+        let drivers = both(drivers(host, &own), drivers(other, &there));
+        compare("driver's version", drivers);
+        compare("firmware", firmware(&own, &there));
         match unknown {
             Some(why) if differ.is_empty() => Err(Because(why)),
             _ if differ.is_empty() => Ok(Answer::Right),
@@ -127,6 +170,11 @@ pub fn bond(host: &Host, other: &Host) -> OfTwo {
     })
 }
 
+/// It has hardware that bridging is about.
+fn is_of_ethernet(nic: &Nic) -> bool {
+    nic.kind == Kind::Adapter && !is_infiniband(nic)
+}
+
 /// What the adapters tell of it, each word once; none where one of them tells nothing.
 fn told<T: Ord>(
     adapters: &[&Nic],
@@ -144,7 +192,7 @@ pub fn dcb(host: &Host, other: &Host) -> OfTwo {
     each(host, other, |nic, far| {
         let (own, there) = (adapters(host, nic), adapters(other, far));
         let mut ends = own.iter().chain(&there);
-        if ends.any(|nic| nic.kind != Kind::Adapter) {
+        if ends.any(|nic| !is_of_ethernet(nic)) {
             return Ok(Answer::NotAbout);
         }
         let priorities = |dcb: &Dcb| Some(listed(dcb.pfc.as_ref()?));
@@ -211,7 +259,7 @@ pub fn dcbx(host: &Host, other: &Host) -> OfTwo {
         let all = || own.iter().chain(&there);
         // Where nobody has set anything it is nothing to them.
         let is_set = all().any(|nic| nic.dcb.known().is_some_and(is_set));
-        if !is_set || all().any(|nic| nic.kind != Kind::Adapter) {
+        if !is_set || all().any(|nic| !is_of_ethernet(nic)) {
             return Ok(Answer::NotAbout);
         }
         let (Some(own), Some(there)) = (word(host, &own)?, word(other, &there)?) else {
