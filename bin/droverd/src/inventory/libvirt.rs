@@ -94,6 +94,7 @@ fn vm(domain: &Domain, own: &HostName, touched: Option<Bytes>) -> Option<Vm> {
     );
     Some(Vm {
         name: name_in_plans(domain, own)?,
+        called: None,
         host: own.clone(),
         moving_to: None,
         state: match domain.state {
@@ -104,6 +105,7 @@ fn vm(domain: &Domain, own: &HostName, touched: Option<Bytes>) -> Option<Vm> {
         memory_used: touched.unwrap_or(given).min(given),
         vcpus: u32::from(domain.vcpus).clamp(1, CPUS),
         cpu: GuestCpu::Passthrough,
+        needs: [].into(),
         dirty_rate: None,
         working_set: None,
         downtime_limit_ms: 0,
@@ -230,7 +232,8 @@ mod tests {
         let inventory = Inventory { hosts, vms };
         let request: Request = serde_json::from_str(r#"{"kind":"drain","hosts":["a"]}"#).unwrap();
         let planned = plan(&inventory, &one_may_go(), &request);
-        let planned = planned.unwrap_or_else(|refusal| panic!("{}", text::refusal(&refusal)));
+        let planned =
+            planned.unwrap_or_else(|refusal| panic!("{}", text::refusal(&refusal, &inventory)));
         let moved: Vec<_> = planned.steps.iter().map(|step| step.vm.as_str()).collect();
         assert_eq!(moved, ["web"]);
         let words = text::plan(&planned);
@@ -257,7 +260,8 @@ mod tests {
         let request = format!(r#"{{"kind":"drain","hosts":["{}"]}}"#, names[0]);
         let request: Request = serde_json::from_str(&request).unwrap();
         let planned = plan(&gathered.inventory, &one_may_go(), &request);
-        let planned = planned.unwrap_or_else(|refusal| panic!("{}", text::refusal(&refusal)));
+        let planned = planned
+            .unwrap_or_else(|refusal| panic!("{}", text::refusal(&refusal, &gathered.inventory)));
         assert!(planned.steps.is_empty(), "{planned:?}");
     }
 }

@@ -94,7 +94,7 @@ pub async fn make(context: &Context, request: Request) -> Result<Made, Refusal> 
         Err(refusal) => Err(Refusal {
             next: refusal.next().map(str::to_owned),
             details: serde_json::to_value(&refusal).ok().map(Box::new),
-            ..no_plan(&text::refusal(&refusal), &notes)
+            ..no_plan(&text::refusal(&refusal, &inventory), &notes)
         }),
     }
 }
