@@ -95,6 +95,12 @@ impl Preflight {
             ties,
             // Told by the host where it is, when it is asked for a move.
             confined_by: _,
+            // libvirt looks for these.
+            kind: _,
+            arch: _,
+            processor: _,
+            boots: _,
+            secrets: _,
         } = description;
         let mut obstacles: Vec<_> = ties.iter().map(tie).collect();
         obstacles.extend(cards.iter().filter_map(card));
@@ -293,6 +299,7 @@ mod tests {
         let disk = |mirrored, transient, source| Disk {
             target: "vda".to_owned(),
             source,
+            below: Vec::new(),
             read_only: false,
             cache: None,
             transient,

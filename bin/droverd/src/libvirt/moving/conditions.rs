@@ -157,6 +157,7 @@ mod tests {
         Disk {
             target: "vda".to_owned(),
             source,
+            below: Vec::new(),
             read_only,
             cache: None,
             transient: false,
