@@ -105,7 +105,11 @@ fn a_plan_has_the_second_format_only_where_versions_before_would_not_understand_
 fn a_plan_is_outdated_when_something_changes_that_it_rests_on() {
     type Change = fn(&mut Inventory, &mut ClusterPolicy);
     let changes: [Change; 10] = [
-        |facts, _| drop(facts.vms[0].needs.insert(Text::from("network".to_owned()))),
+        |facts, _| {
+            facts.vms[0]
+                .needs
+                .extend([Text::from("network".to_owned())])
+        },
         |facts, _| {
             let network = Text::from("network".to_owned());
             facts.hosts[1].lacks.insert(network.clone(), network);
