@@ -216,6 +216,10 @@ pub const SOCKET_PROBE: Duration = Duration::from_secs(2);
 /// Finding one running QEMU again: its monitor is connected and asked once.
 pub const RECOVER: Duration = Duration::from_secs(20);
 
+/// Things that libvirt's domains need, of all domains of a cluster, of which every host is asked whether it has them: those of some four
+/// hundred domains, each once. As many processors, of some 3 KiB each, are 12 MiB.
+pub const DOMAIN_NEEDS_ASKED: usize = 4096;
+
 /// Asking a QEMU for its state to show it; a list of guests must not hang on one of them.
 pub const SHOW: Duration = Duration::from_secs(2);
 

@@ -4,7 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::{Client, ClientError, DomainHeld, ErrorCode, PeerView, Refusal};
+use drover_api::{
+    Client, ClientError, DomainHeld, DomainNeedsRequest, DomainNeedsView, ErrorCode, PeerView,
+    Refusal,
+};
 use drover_types::{HostName, VmName, with_sources};
 use futures_util::future::join_all;
 use tokio::time::Instant;
@@ -150,6 +153,29 @@ impl Peers {
             (host, told, Instant::now())
         });
         join_all(asked).await
+    }
+
+    /// Asks these for what domains need; what each has, or why it did not say.
+    pub async fn needs_of(
+        &self,
+        hosts: Vec<HostName>,
+        request: &DomainNeedsRequest,
+    ) -> Vec<(HostName, Result<DomainNeedsView, Refusal>)> {
+        join_all(hosts.into_iter().map(|host| self.has(host, request))).await
+    }
+
+    async fn has(
+        &self,
+        host: HostName,
+        request: &DomainNeedsRequest,
+    ) -> (HostName, Result<DomainNeedsView, Refusal>) {
+        let client = self.client_or_at(&host, Vec::new());
+        let asked = tokio::time::timeout(limits::INVENTORY, client.domain_needs(request)).await;
+        let told = match asked {
+            Ok(told) => told.map_err(|error| unreachable(&host, &error)),
+            Err(_) => Err(late(&host, limits::INVENTORY)),
+        };
+        (host, told)
     }
 
     /// Asks one of them whether it is there.

@@ -15,8 +15,8 @@ use common::protocol::{Between, Treatment};
 use common::watched::host_is_up;
 use common::{guest, until};
 use drover_api::{
-    ClientError, ErrorCode, JoinRequest, LibvirtState, LibvirtView, StopRequest, TokenRequest,
-    VmSource, VmState, VmView,
+    ClientError, DomainNeedsRequest, ErrorCode, JoinRequest, LibvirtState, LibvirtView,
+    StopRequest, TokenRequest, VmSource, VmState, VmView,
 };
 use drover_libvirt::uri_of_socket;
 use drover_tune::facts::{Fact, Guest};
@@ -216,15 +216,32 @@ async fn orders_for_a_domain_are_refused_with_what_does_it(libvirt: PathBuf) {
     assert_eq!(code, ErrorCode::OfLibvirt);
     assert_eq!(next, "libvirt says that it is running");
 
-    // Plans know it, and why it stays.
+    // Plans know it by its id, and what it needs of another host.
     let inventory = client.inventory().await.unwrap();
     let [known] = &inventory.vms[..] else {
         panic!("{inventory:?}");
     };
-    let named = format!("libvirt.{}.", uuid.replace('-', ""));
-    assert!(known.name.as_str().starts_with(&named), "{known:?}");
-    let why = known.blockers[0].as_str();
-    assert!(why.contains("`virsh migrate` does"), "{why}");
+    assert_eq!(known.name.as_str(), uuid);
+    let called = known.called.as_ref().map(ToString::to_string);
+    assert_eq!(called.as_deref(), Some("libvirt's \"batch\""));
+    assert_eq!(known.blockers, [], "it can move");
+    let [domain] = &inventory.domains[..] else {
+        panic!("{inventory:?}");
+    };
+    assert_eq!((&domain.vm, &domain.uuid), (&known.name, &uuid));
+    let needs: Vec<_> = domain.needs.iter().map(ToString::to_string).collect();
+    assert!(needs[0].starts_with("machine type pc-q35-"), "{needs:?}");
+
+    // The same host has all of it, but for the domain's own place.
+    let asked = DomainNeedsRequest {
+        needs: domain.needs.clone(),
+    };
+    let has = client.domain_needs(&asked).await.unwrap();
+    assert_eq!((&has.takes_none, &has.unknown), (&None, &Vec::new()));
+    let [taken] = &has.lacks[..] else {
+        panic!("{has:?}");
+    };
+    assert!(taken.why.contains("already has a domain"), "{taken:?}");
     assert!(known.memory_used.0 > 0 && known.memory_used < known.memory);
     let expected = [("batch", VmState::Running), ("web", VmState::Stopped)];
     assert_eq!(states(&both.domains().await), expected);

@@ -108,7 +108,7 @@ async fn what_the_destination_lacks_is_named_before_libvirt_is_asked(libvirt: Pa
     let make = format!("truncate -s 1M {ONLY_HERE}");
     let pair = Pair::with(&libvirt, &xml, &make).await;
     let refusal = refused(pair.migrate("web").await.unwrap_err());
-    assert_eq!(refusal.code, ErrorCode::OfLibvirt, "{refusal:?}");
+    assert_eq!(refusal.code, ErrorCode::HostLacks, "{refusal:?}");
     assert!(refusal.message.contains(ONLY_HERE), "{refusal:?}");
     pair.has_stayed().await;
     // Once it is there as well nothing is left in the way.

@@ -37,6 +37,7 @@ use crate::limits;
 use crate::views::checkpoint::CheckpointsView;
 use crate::views::cordon::CordonRequest;
 use crate::views::doctor::{ClusterFactsView, FactsView};
+use crate::views::domain::{DomainNeedsRequest, DomainNeedsView};
 use crate::views::event::EventView;
 use crate::views::host::{HostView, StatusView};
 use crate::views::incoming::VerdictView;
@@ -361,12 +362,24 @@ impl Client {
         self.get(&format!("/v1/vms/{name}/held")).await
     }
 
-    /// `GET /v1/inventory`
+    /// `GET /v1/inventory`, with domains of libvirt's as other guests
     ///
     /// # Errors
     /// See [`ClientError`].
     pub async fn inventory(&self) -> Result<InventoryView, ClientError> {
-        self.get("/v1/inventory").await
+        self.get("/v1/inventory?domains=by-id").await
+    }
+
+    /// `POST /v1/domains/needs`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn domain_needs(
+        &self,
+        asked: &DomainNeedsRequest,
+    ) -> Result<DomainNeedsView, ClientError> {
+        self.post("/v1/domains/needs", asked, limits::READ_CALL)
+            .await
     }
 
     /// `GET /v1/facts`

@@ -92,6 +92,8 @@ codes! {
     VmHandedOff = "vm-handed-off", 409, true;
     /// The guest is a domain of libvirt's.
     OfLibvirt = "of-libvirt", 409, true;
+    /// The destination lacks what a domain of libvirt's needs, or cannot tell whether it does.
+    HostLacks = "host-lacks", 409, true;
     /// Where the guest is to run, libvirt has a domain in memory that may be the same guest.
     DomainInMemory = "domain-in-memory", 409, true;
     /// Whether libvirt has such a domain in memory is not known.

@@ -46,13 +46,16 @@ pub use views::codec::{CodecView, ContentClass};
 pub use views::cordon::{CordonRequest, CordonView};
 pub use views::data_path::{DataPathKind, DataPathView, PlacementView};
 pub use views::doctor::{ClusterFactsView, FactsView};
+pub use views::domain::{
+    DomainLack, DomainMachine, DomainNeed, DomainNeedsRequest, DomainNeedsView, DomainView,
+};
 pub use views::event::{EventKind, EventView, NicPair};
 pub use views::expansion::{ExpansionTimes, ExpansionView};
 pub use views::host::{API_VERSION, HostView, MemoryView, PeerView, ProtocolRange, StatusView};
 pub use views::incoming::{
-    AbandonRequest, DomainNeed, IncomingNetworks, IncomingOffer, IncomingPaths, IncomingPhase,
-    IncomingReopen, IncomingRequest, IncomingStart, IncomingView, MovingDomain, ReductionTerms,
-    SessionSizes, Verdict, VerdictView,
+    AbandonRequest, IncomingNetworks, IncomingOffer, IncomingPaths, IncomingPhase, IncomingReopen,
+    IncomingRequest, IncomingStart, IncomingView, MovingDomain, ReductionTerms, SessionSizes,
+    Verdict, VerdictView,
 };
 pub use views::interrupts::InterruptsView;
 pub use views::kept::{KeptReport, KeptUnusable, KeptView};

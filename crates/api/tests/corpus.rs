@@ -4,10 +4,10 @@
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 use drover_api::{
-    AbandonRequest, AdmissionRequest, ErrorBody, HostCertificate, HostView, IncomingNetworks,
-    IncomingOffer, IncomingPaths, IncomingReopen, IncomingRequest, IncomingStart, IncomingView,
-    InventoryView, LoadOrder, LoadTakeRequest, LoadTakenView, LoadedView, MigrationView,
-    PathLimits, RenewalRequest, SyncRequest, VerdictView,
+    AbandonRequest, AdmissionRequest, DomainNeedsRequest, DomainNeedsView, ErrorBody,
+    HostCertificate, HostView, IncomingNetworks, IncomingOffer, IncomingPaths, IncomingReopen,
+    IncomingRequest, IncomingStart, IncomingView, InventoryView, LoadOrder, LoadTakeRequest,
+    LoadTakenView, LoadedView, MigrationView, PathLimits, RenewalRequest, SyncRequest, VerdictView,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -31,6 +31,8 @@ enum Other {
     LoadTaken(LoadTakenView),
     LoadOrder(LoadOrder),
     Loaded(LoadedView),
+    Needs(DomainNeedsRequest),
+    Lacks(DomainNeedsView),
     Error(ErrorBody),
 }
 

@@ -246,7 +246,7 @@ impl Connection {
     }
 
     /// Makes a call when those before it have been made.
-    async fn call<T: Send + 'static>(
+    pub(crate) async fn call<T: Send + 'static>(
         &self,
         what: &'static str,
         ask: impl FnOnce(&raw::Connection) -> Result<T, Refusal> + Send + 'static,

@@ -8,6 +8,7 @@ use roxmltree::{Document, Node, ParsingOptions};
 
 use crate::error::excerpt;
 use crate::limits;
+use crate::offered::Secret;
 
 /// What a domain has of its host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -16,6 +17,16 @@ pub struct Description {
     pub machine: Option<String>,
     /// The QEMU that runs it.
     pub emulator: Option<PathBuf>,
+    /// The kind of domain: `kvm`, or `qemu` where its processor is emulated.
+    pub kind: Option<String>,
+    /// Its architecture, such as `x86_64`.
+    pub arch: Option<String>,
+    /// Its processor, where something is said of it.
+    pub processor: Option<Processor>,
+    /// Files that its QEMU is started with beside its disks: firmware, a kernel and what is given to that.
+    pub boots: Vec<PathBuf>,
+    /// Secrets of libvirt's with which its disks are opened.
+    pub secrets: Vec<Secret>,
     /// Its disks, CD-ROM drives and floppies.
     pub disks: Vec<Disk>,
     /// Its network cards.
@@ -26,6 +37,18 @@ pub struct Description {
     pub confined_by: Vec<String>,
 }
 
+/// A domain's processor.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Processor {
+    /// How it is chosen: `custom`, `host-model`, `host-passthrough`, `maximum`. Of a domain that runs `host-model` has become
+    /// `custom`.
+    pub mode: String,
+    /// The model that it is named.
+    pub model: Option<String>,
+    /// All that is said of it: the element `cpu`.
+    pub xml: String,
+}
+
 /// A disk, or a drive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disk {
@@ -33,6 +56,8 @@ pub struct Disk {
     pub target: String,
     /// Where its contents are.
     pub source: Source,
+    /// Where that is which these are changes of, and what that is changes of, and so on.
+    pub below: Vec<Source>,
     /// The guest cannot write to it.
     pub read_only: bool,
     /// The host's cache, where one is named: `none`, `writeback`, `writethrough`, `directsync`, `unsafe`.
@@ -129,9 +154,20 @@ impl Description {
         let domain = root(&document, "domain")?;
         let devices = child(domain, "devices");
         let all = |name: &'static str| devices.into_iter().flat_map(move |at| children(at, name));
-        let machine = child(domain, "os").and_then(|os| attribute(child(os, "type")?, "machine"));
+        let os = child(domain, "os");
+        let of_type = |name: &str| os.and_then(|os| attribute(child(os, "type")?, name));
+        let booted = ["loader", "kernel", "initrd", "dtb"];
+        let boots = os.into_iter().flat_map(|os| {
+            let all = booted.into_iter();
+            all.filter_map(move |name| text(child(os, name)?))
+        });
         Ok(Self {
-            machine,
+            machine: of_type("machine"),
+            kind: attribute(domain, "type"),
+            arch: of_type("arch"),
+            processor: child(domain, "cpu").map(|node| processor(node, xml)),
+            boots: boots.collect(),
+            secrets: all("disk").flat_map(secrets).collect(),
             emulator: devices.and_then(|at| text(child(at, "emulator")?)),
             disks: all("disk").map(disk).collect(),
             cards: all("interface").map(card).collect(),
@@ -208,12 +244,43 @@ fn text(of: Node<'_, '_>) -> Option<PathBuf> {
     of.text().map(PathBuf::from)
 }
 
+fn processor(node: Node<'_, '_>, whole: &str) -> Processor {
+    let model = child(node, "model").and_then(|model| model.text());
+    let xml = whole.get(node.range()).unwrap_or_default();
+    Processor {
+        // One without a mode is of the model that it names.
+        mode: attribute(node, "mode").unwrap_or_else(|| "custom".to_owned()),
+        model: model.map(excerpt),
+        xml: xml.to_owned(),
+    }
+}
+
+/// Those that a disk's contents, and those that these are changes of, are opened with.
+fn secrets(disk: Node<'_, '_>) -> Vec<Secret> {
+    let named = disk
+        .descendants()
+        .filter(|node| node.has_tag_name("secret"));
+    let secrets = named.filter_map(|node| match attribute(node, "uuid") {
+        Some(id) => Some(Secret::Id(id)),
+        None => Some(Secret::Of {
+            // Those of encrypted volumes are of passphrases, by their own kind.
+            kind: match attribute(node, "type")?.as_str() {
+                "passphrase" => "volume".to_owned(),
+                other => other.to_owned(),
+            },
+            usage: attribute(node, "usage")?,
+        }),
+    });
+    secrets.collect()
+}
+
 fn disk(node: Node<'_, '_>) -> Disk {
     let target = child(node, "target").and_then(|target| attribute(target, "dev"));
     let driver = child(node, "driver");
     Disk {
         target: target.unwrap_or_default(),
         source: source(node),
+        below: below(node),
         read_only: child(node, "readonly").is_some(),
         cache: driver.and_then(|driver| attribute(driver, "cache")),
         transient: child(node, "transient").is_some(),
@@ -236,6 +303,17 @@ fn source(disk: Node<'_, '_>) -> Source {
         },
         other => Source::Other(excerpt(other)),
     }
+}
+
+/// Only of a domain that runs all of them are told.
+fn below(disk: Node<'_, '_>) -> Vec<Source> {
+    let layers = std::iter::successors(child(disk, "backingStore"), |layer| {
+        child(*layer, "backingStore")
+    });
+    let sources = layers.map(source);
+    sources
+        .filter(|source| *source != Source::Nothing)
+        .collect()
 }
 
 fn card(node: Node<'_, '_>) -> Card {
@@ -329,135 +407,4 @@ fn address(source: Node<'_, '_>) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(devices: &str, rest: &str) -> Description {
-        let xml = format!(
-            "<domain type='kvm'><name>web</name>{rest}<devices>{devices}</devices></domain>"
-        );
-        Description::read(&xml).unwrap()
-    }
-
-    #[test]
-    fn what_confines_a_hypervisor_is_told_by_its_labels_and_by_its_host() {
-        let labels = "<seclabel type='dynamic' model='apparmor' relabel='yes'><label>libvirt-1</label></seclabel>\
-             <seclabel type='dynamic' model='dac' relabel='yes'><label>+64055:+64055</label></seclabel>\
-             <seclabel type='none' model='selinux'/><seclabel type='none'/>";
-        assert_eq!(read("", labels).confined_by, ["apparmor"]);
-        assert_eq!(read("", "").confined_by, [""; 0]);
-        let host = "<capabilities><host><uuid>1</uuid><secmodel><model>selinux</model><doi>0</doi></secmodel>\
-             <secmodel><model>dac</model><doi>0</doi></secmodel></host><guest/></capabilities>";
-        assert_eq!(confining(host).unwrap(), ["selinux"]);
-        assert_eq!(confining("<capabilities/>").unwrap(), [""; 0]);
-        assert!(confining("<domain/>").is_err() && confining("<").is_err());
-    }
-
-    #[test]
-    fn disks_are_known_by_where_their_contents_are() {
-        let described = read(
-            "<disk type='file' device='disk'><driver name='qemu' type='qcow2' cache='none'/>\
-             <source file='/images/käfer 1.qcow2'/><target dev='vda' bus='virtio'/></disk>\
-             <disk type='file' device='cdrom'><target dev='sda'/><readonly/></disk>\
-             <disk type='block'><source dev='/dev/vg/web'/><target dev='vdb'/><mirror type='file'/></disk>\
-             <disk type='volume'><source pool='p' volume='v'/><target dev='vdc'/><transient/></disk>\
-             <disk type='network'><source protocol='rbd' name='p/v'/><target dev='vdd'/></disk>\
-             <disk type='nvme'><source type='pci'/><target dev='vde'/></disk>",
-            "",
-        );
-        let sources: Vec<_> = described.disks.iter().map(|disk| &disk.source).collect();
-        let (pool, volume) = ("p".to_owned(), "v".to_owned());
-        let expected = [
-            &Source::File("/images/käfer 1.qcow2".into()),
-            &Source::Nothing,
-            &Source::Block("/dev/vg/web".into()),
-            &Source::Volume { pool, volume },
-            &Source::Network("rbd".to_owned()),
-            &Source::Other("nvme".to_owned()),
-        ];
-        assert_eq!(sources, expected);
-        let first = &described.disks[0];
-        assert_eq!(
-            (first.target.as_str(), first.cache.as_deref()),
-            ("vda", Some("none"))
-        );
-        assert!(described.disks[1].read_only && described.disks[2].mirrored);
-        assert!(described.disks[3].transient);
-    }
-
-    #[test]
-    fn network_cards_are_known_by_what_they_are_connected_to() {
-        let described = read(
-            "<interface type='network'><source network='default' bridge='virbr0'/></interface>\
-             <interface type='bridge'><source bridge='br0'/></interface>\
-             <interface type='direct'><source dev='eth0' mode='bridge'/></interface>\
-             <interface type='user'/><interface type='hostdev' managed='yes'/>\
-             <interface type='vhostuser'><source type='unix' path='/run/ovs'/></interface>",
-            "",
-        );
-        let expected = [
-            Card::Network("default".to_owned()),
-            Card::Bridge("br0".to_owned()),
-            Card::Interface("eth0".to_owned()),
-            Card::Anything,
-            Card::Device,
-            Card::Other("vhostuser".to_owned()),
-        ];
-        assert_eq!(described.cards, expected);
-    }
-
-    #[test]
-    fn what_ties_a_domain_to_its_host_is_told_with_where_it_is() {
-        let described = read(
-            "<emulator>/usr/bin/qemu-system-x86_64</emulator>\
-             <hostdev mode='subsystem' type='pci'><source><address domain='0x0000' bus='0x01' slot='0x00' function='0x1'/></source></hostdev>\
-             <hostdev mode='subsystem' type='usb'><source><vendor id='0x1234'/><product id='0xbeef'/></source></hostdev>\
-             <hostdev mode='subsystem' type='mdev'><source><address uuid='c2177883'/></source></hostdev>\
-             <filesystem type='mount'><driver type='virtiofs'/><source dir='/srv'/><target dir='share'/></filesystem>\
-             <serial type='dev'><source path='/dev/ttyS0'/></serial><serial type='pty'/>\
-             <shmem name='ring'/><tpm model='tpm-crb'><backend type='emulator'/></tpm>\
-             <tpm model='tpm-tis'><backend type='passthrough'/></tpm>\
-             <memory model='nvdimm'><source><path>/pmem</path></source></memory><memory model='dimm'/>",
-            "<os><type arch='x86_64' machine='pc-q35-10.0'>hvm</type></os><launchSecurity type='sev'/>\
-             <cpu mode='host-model'><feature policy='require' name='invtsc'/><feature policy='disable' name='invtsc'/></cpu>\
-             <commandline xmlns='http://libvirt.org/schemas/domain/qemu/1.0'/>",
-        );
-        let device = |kind: &str, address: &str| Tie::Device {
-            kind: kind.to_owned(),
-            address: address.to_owned(),
-        };
-        let expected = [
-            device("pci", "0000:01:00.1"),
-            device("usb", "1234:beef"),
-            device("mdev", "c2177883"),
-            Tie::Folder("share".to_owned()),
-            device("serial", "/dev/ttyS0"),
-            Tie::SharedMemory("ring".to_owned()),
-            Tie::Tpm,
-            Tie::MemoryFile("/pmem".into()),
-            Tie::EncryptedMemory("sev".to_owned()),
-            Tie::CpuFeature("invtsc".to_owned()),
-            Tie::Arguments,
-        ];
-        assert_eq!(described.ties, expected);
-        assert_eq!(described.machine.as_deref(), Some("pc-q35-10.0"));
-        assert_eq!(
-            described.emulator,
-            Some("/usr/bin/qemu-system-x86_64".into())
-        );
-    }
-
-    #[test]
-    fn what_is_no_domain_is_refused_in_one_line() {
-        let refused = |xml: &str| Description::read(xml).unwrap_err().to_string();
-        assert!(refused("<domain><a></domain>").contains("cannot be read"));
-        assert!(refused("<network/>").contains("of another kind: \"network\""));
-        // Entities could make a short text a long one.
-        assert!(
-            refused("<!DOCTYPE d [<!ENTITY a 'b'>]><domain>&a;</domain>")
-                .contains("cannot be read")
-        );
-        let many = "<a/>".repeat(limits::XML_NODES as usize + 1);
-        assert!(refused(&format!("<domain>{many}</domain>")).contains("cannot be read"));
-    }
-}
+mod tests;

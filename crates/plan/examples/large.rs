@@ -66,6 +66,7 @@ fn host(index: usize) -> Result<Host> {
         qemu: "10.0.2".parse()?,
         inbound: None,
         outbound: None,
+        lacks: [].into(),
     })
 }
 
@@ -87,6 +88,7 @@ fn vm(index: usize, numbers: &mut Numbers) -> Result<Vm> {
     Ok(Vm {
         name: format!("vm-{index:05}").parse()?,
         host: format!("host-{at:03}").parse()?,
+        called: None,
         moving_to: None,
         state: VmState::Running,
         memory: Bytes(memory),
@@ -101,6 +103,7 @@ fn vm(index: usize, numbers: &mut Numbers) -> Result<Vm> {
         downtime_limit_ms: 300,
         throttle_most: Some(Default::default()),
         deadline: None,
+        needs: [].into(),
         blockers: Vec::new(),
         policy: VmPolicy {
             apart: apart

@@ -7,6 +7,7 @@
 //!   only the forecast rests on them, so that they would make every plan outdated at once;
 //! - the memory that others than guests use on a host, which is measured, too: whether there is room still is
 //!   looked at itself ([`Plan::verify`]);
+//! - how it shows that a host lacks something, and what people call a guest: words, which differ where nothing else does;
 //! - the state of hosts that the request is about: a drain cordons first, and its plan is still the same;
 //! - hosts that do not answer, with their guests: nothing moves from or to them, and what they said last is not the same
 //!   to all who heard it.
@@ -26,6 +27,7 @@ use crate::inventory::{HostState, Inventory};
 use crate::plan::Plan;
 use crate::policy::ClusterPolicy;
 use crate::request::Request;
+use crate::words::Text;
 
 /// A SHA-256, written as 64 hexadecimal digits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,11 +62,14 @@ impl Digest {
         for host in &mut facts.hosts {
             host.facts_age_seconds = 0;
             host.memory_for_host = Bytes(0);
+            let why = host.lacks.values_mut();
+            why.for_each(|why| *why = Text::from(String::new()));
             if request.is_about(&host.name) {
                 host.state = HostState::Ready;
             }
         }
         for vm in &mut facts.vms {
+            vm.called = None;
             vm.memory_used = Bytes(0);
             vm.dirty_rate = None;
             vm.working_set = None;

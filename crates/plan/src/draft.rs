@@ -1,6 +1,8 @@
 //! A plan in the making: where everything will be, and what follows from that.
 
-use drover_types::{Bytes, HostName};
+use std::collections::BTreeMap;
+
+use drover_types::{Bytes, HostName, VmName};
 
 use crate::digest::Digest;
 use crate::limits::{EXTRA_LOSS_SETS, LOSS_SETS};
@@ -14,6 +16,7 @@ use crate::precopy::{Range, millis};
 use crate::reasons::host_names;
 use crate::refusal::Refusal;
 use crate::state::State;
+use crate::words::Text;
 
 /// A move with its reason.
 #[derive(Debug, Clone)]
@@ -178,8 +181,9 @@ impl Draft<'_> {
         let model = self.model;
         let (steps, ms) = self.steps();
         let afterwards = self.afterwards();
+        let called = self.called(&steps);
         let mut plan = Plan {
-            format: Format,
+            format: self.format(&called),
             inputs,
             request: model.request.clone(),
             cordon: self.cordon,
@@ -188,11 +192,37 @@ impl Draft<'_> {
             steps,
             stays: self.stays,
             unmoved: self.unmoved,
+            called,
             afterwards,
             seal: Digest::default(),
         };
         plan.seal = Digest::of_plan(&plan);
         plan
+    }
+
+    /// The first that has all of it.
+    fn format(&self, called: &BTreeMap<VmName, Text>) -> Format {
+        let any_lacks = self.model.hosts.iter().any(|host| !host.lacks.is_empty());
+        match called.is_empty() && !any_lacks {
+            true => Format::First,
+            false => Format::Second,
+        }
+    }
+
+    /// What people call the guests of which something is said here, where that is not their name.
+    fn called(&self, steps: &[Step]) -> BTreeMap<VmName, Text> {
+        let stays = self.stays.iter().map(|stay| &stay.vm);
+        let unmoved = self.unmoved.iter().map(|guest| &guest.vm);
+        let all = steps
+            .iter()
+            .map(|step| &step.vm)
+            .chain(stays)
+            .chain(unmoved);
+        let called = all.filter_map(|vm| {
+            let number = self.model.vm(vm)?;
+            Some((vm.clone(), self.model.vms[number].called.clone()?))
+        });
+        called.collect()
     }
 
     fn steps(&self) -> (Vec<Step>, Range) {

@@ -18,6 +18,7 @@ use crate::words::Word;
 pub(crate) enum Obstacle {
     Closed,
     Pinned(VmIx),
+    Lacks(VmIx),
     OlderQemu(VmIx),
     Cpu(VmIx, Misfit),
     MoveFailed(VmIx),
@@ -53,6 +54,9 @@ fn unsuited(model: &Model<'_>, unit: &Unit, host: HostIx) -> Option<Obstacle> {
 fn unsuited_for(model: &Model<'_>, vm: VmIx, host: HostIx) -> Option<Obstacle> {
     if !model.pins_allow(vm, host) {
         return Some(Obstacle::Pinned(vm));
+    }
+    if model.lacks(vm, host) {
+        return Some(Obstacle::Lacks(vm));
     }
     let misfit = model.misfit(vm, host);
     let misfit = misfit.filter(|_| matches!(model.vms[vm].cpu, GuestCpu::Named { .. }));
@@ -160,6 +164,13 @@ impl Obstacle {
         match self {
             Self::Closed => model.closed[host].clone().unwrap_or(NoPlace::Cordoned),
             Self::Pinned(vm) => NoPlace::Pinned { vm: name(vm) },
+            Self::Lacks(vm) => {
+                let lacks = &model.hosts[host].lacks;
+                let needs = model.vms[vm].needs.iter();
+                NoPlace::Lacks {
+                    what: needs.filter_map(|need| lacks.get(need)).cloned().collect(),
+                }
+            }
             Self::OlderQemu(vm) => NoPlace::OlderQemu {
                 here: model.hosts[model.at[vm]].qemu,
                 there: model.hosts[host].qemu,

@@ -116,6 +116,8 @@ pub enum Many {
     Groups,
     /// Reasons of a hypervisor.
     Blockers,
+    /// Things that a VM needs a host to have, or that a host lacks.
+    Needs,
     /// Hosts that VMs are not moved to since that failed.
     Avoided,
 }
@@ -187,6 +189,7 @@ mod shown {
                 Self::Labels => "labels or pins",
                 Self::Features => "CPU features or models",
                 Self::Groups => "groups",
+                Self::Needs => "needs",
                 Self::Blockers => "reasons against migrating",
                 Self::Avoided => "hosts that VMs avoid",
             })
@@ -258,6 +261,7 @@ pub fn check(
 fn check_host(host: &Host) -> Result<(), Invalid> {
     let of = || Place::Host(host.name.clone());
     within(Number::Memory, of(), host.memory.0, 1, limits::MEMORY)?;
+    at_most(Many::Needs, of(), host.lacks.len(), limits::LACKS)?;
     if host.memory_for_host > host.memory {
         return Err(Invalid::HostKeepsAll {
             host: host.name.clone(),
@@ -320,6 +324,7 @@ fn check_vm(vm: &Vm) -> Result<(), Invalid> {
     }
     within(Number::Cpus, of(), vm.vcpus.into(), 1, limits::CPUS.into())?;
     at_most(Many::Blockers, of(), vm.blockers.len(), limits::BLOCKERS)?;
+    at_most(Many::Needs, of(), vm.needs.len(), limits::NEEDS)?;
     if let GuestCpu::Named { features, .. } = &vm.cpu {
         at_most(Many::Features, of(), features.len(), limits::FEATURES)?;
     }

@@ -76,6 +76,9 @@ pub struct Host {
     /// Migrations from it at once, where not as everywhere.
     #[serde(default)]
     pub outbound: Option<u32>,
+    /// What VMs need and was looked for on it and is not there, by the words of [`Vm::needs`], and how that shows.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub lacks: BTreeMap<Text, Text>,
 }
 
 /// A host's processor as guests see it.
@@ -144,6 +147,9 @@ pub struct CopyDeadline {
 pub struct Vm {
     /// Its name.
     pub name: VmName,
+    /// What people call it, where that is not its name: a domain of libvirt's is named by its id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub called: Option<Text>,
     /// The host that it is on.
     pub host: HostName,
     /// Where it is being moved to already. It counts on both hosts, and stays out of the plan.
@@ -159,6 +165,10 @@ pub struct Vm {
     pub vcpus: u32,
     /// Its processor.
     pub cpu: GuestCpu,
+    /// What a host has to have for it beside room, a processor and QEMU, each in words, such as a network of libvirt's. A host takes it
+    /// that is not known to lack any ([`Host::lacks`]).
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub needs: BTreeSet<Text>,
     /// How fast it writes to pages; none where it was not sampled.
     #[serde(default)]
     pub dirty_rate: Option<ByteRate>,

@@ -31,6 +31,13 @@ pub const FEATURES: usize = 1_024;
 /// Groups that one VM belongs to, of each kind.
 pub const GROUPS: usize = 16;
 
+/// Things that one VM needs a host to have: a domain of libvirt's has some ten disks, cards and secrets, and files below its disks. Its
+/// agent tells of 256, and of three more that each needs.
+pub const NEEDS: usize = 512;
+
+/// Things that one host lacks: all that ten VMs of the largest kind could need.
+pub const LACKS: usize = 10 * NEEDS;
+
 /// Reasons of the hypervisor why one guest cannot be migrated.
 pub const BLOCKERS: usize = 16;
 

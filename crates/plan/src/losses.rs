@@ -233,9 +233,10 @@ fn can_go_back(state: &mut State<'_>, job: &Job) -> bool {
 pub(crate) fn is_bound(model: &Model<'_>, vm: VmIx, on: &[HostIx]) -> bool {
     let facts = model.vms[vm];
     let pins = &facts.policy.pinned;
-    let pinned = !pins.hosts.is_empty() || !pins.labels.is_empty();
+    let choosy = !pins.hosts.is_empty() || !pins.labels.is_empty() || !facts.needs.is_empty();
+    let may = |host: HostIx| model.pins_allow(vm, host) && !model.lacks(vm, host);
     let others = || model.open().filter(|host| !on.contains(host));
-    !facts.blockers.is_empty() || (pinned && !others().any(|host| model.pins_allow(vm, host)))
+    !facts.blockers.is_empty() || (choosy && !others().any(may))
 }
 
 /// Hosts that are lost at once. One that does not answer may be lost already.

@@ -73,6 +73,8 @@ pub(crate) struct Model<'a> {
     pub(crate) domain_names: Vec<&'a Word>,
     /// Hosts to which a move of a VM failed a moment ago, those that are still there.
     avoid: BTreeMap<VmIx, BTreeSet<HostIx>>,
+    /// Hosts that lack what a VM needs, in the order of their numbers; none of most VMs.
+    lacking: Vec<Vec<HostIx>>,
     cpu_class: Vec<usize>,
     misfits: Vec<Vec<Option<Misfit>>>,
 }
@@ -107,6 +109,7 @@ impl<'a> Model<'a> {
             apart: groups(&vms, |vm| &vm.policy.apart),
             together: hard_for_all(groups(&vms, |vm| &vm.policy.together)),
             avoid: avoided(request, &hosts, &vms),
+            lacking: vms.iter().map(|vm| lacking(vm, &hosts)).collect(),
             domain,
             domain_names,
             cpu_class,
@@ -144,6 +147,11 @@ impl<'a> Model<'a> {
     /// Why the processor of `host` is not one for `vm`.
     pub(crate) fn misfit(&self, vm: VmIx, host: HostIx) -> Option<Misfit> {
         self.misfits[self.cpu_class[vm]][host]
+    }
+
+    /// Whether `host` lacks what `vm` needs.
+    pub(crate) fn lacks(&self, vm: VmIx, host: HostIx) -> bool {
+        self.lacking[vm].binary_search(&host).is_ok()
     }
 
     /// Whether `vm` may be on `host` by its pins.
@@ -192,6 +200,13 @@ fn avoided(request: &Request, hosts: &[&Host], vms: &[&Vm]) -> BTreeMap<VmIx, BT
         Some((vm, names.iter().filter_map(host).collect()))
     });
     avoid.collect()
+}
+
+fn lacking(vm: &Vm, hosts: &[&Host]) -> Vec<HostIx> {
+    let lacks = |host: &Host| vm.needs.iter().any(|need| host.lacks.contains_key(need));
+    let numbered = hosts.iter().enumerate();
+    let lacking = numbered.filter(|(_, host)| lacks(host));
+    lacking.map(|(number, _)| number).collect()
 }
 
 fn closed(host: &Host, policy: &ClusterPolicy, request: &Request) -> Option<NoPlace> {

@@ -1,5 +1,7 @@
 //! A plan: what is to be done in which order, why, what to expect of it, and what is left afterwards.
 
+use std::collections::BTreeMap;
+
 use drover_types::{BitRate, Bytes, HostName, VmName};
 use serde::{Deserialize, Serialize};
 
@@ -8,25 +10,32 @@ use crate::policy::{CannotMove, LossOf};
 use crate::precopy::{Forecast, Range};
 use crate::refusal::Unmovable;
 use crate::request::Request;
+use crate::words::Text;
 
-/// The version of this format; a plan of another one is refused before anything else of it is read.
+/// The version of a plan's format; a plan of another one is refused before anything else of it is read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
-pub struct Format;
-
-/// What this build writes and reads.
-const FORMAT: u32 = 1;
+pub enum Format {
+    /// Of guests that are called as they are named, and may be on any host that has room and a processor for them.
+    #[default]
+    First,
+    /// The same, also of others: [`Plan::called`], [`NoPlace::Lacks`](crate::refusal::NoPlace::Lacks). Written only where there are such.
+    Second,
+}
 
 impl From<Format> for u32 {
-    fn from(_: Format) -> u32 {
-        FORMAT
+    fn from(format: Format) -> u32 {
+        match format {
+            Format::First => 1,
+            Format::Second => 2,
+        }
     }
 }
 
 /// A plan in a format of another version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the plan has format {found}, and this version reads {FORMAT}: make it anew with this version"
+    "the plan has format {found}, and this version reads 1 and 2: make it anew with this version"
 )]
 pub struct OtherFormat {
     found: u32,
@@ -36,7 +45,8 @@ impl TryFrom<u32> for Format {
     type Error = OtherFormat;
     fn try_from(found: u32) -> Result<Self, OtherFormat> {
         match found {
-            FORMAT => Ok(Self),
+            1 => Ok(Self::First),
+            2 => Ok(Self::Second),
             found => Err(OtherFormat { found }),
         }
     }
@@ -62,6 +72,9 @@ pub struct Plan {
     pub stays: Vec<Stay>,
     /// Guests that cannot move, and what happens to them.
     pub unmoved: Vec<Unmoved>,
+    /// What people call those of these guests that are named otherwise.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub called: BTreeMap<VmName, Text>,
     /// What it will take.
     pub expected: Expected,
     /// How things are afterwards.
@@ -279,7 +292,7 @@ pub struct Losses {
     /// Losses that would be too much, one more at once than can be lost; none where more were not looked
     /// at.
     pub too_much: Option<TooMuch>,
-    /// Guests that no other host that takes guests may take, for their pins or their hypervisor: their
+    /// Guests that no other host that takes guests may take, for their pins, what they need or their hypervisor: their
     /// host's loss is theirs, whatever room there is.
     pub bound_to_their_host: u32,
 }

@@ -151,14 +151,15 @@ fn key(reason: &NoPlace) -> (u8, String) {
         NoPlace::Losses => (6, String::new()),
         NoPlace::MoveFailed { vm } => (7, vm.to_string()),
         NoPlace::Pinned { .. } => (8, String::new()),
-        NoPlace::CpuModel { model } => (9, model.to_string()),
-        NoPlace::CpuFeatures { missing } => (10, format!("{missing:?}")),
-        NoPlace::CpuPassthrough { there, .. } => (11, there.to_string()),
-        NoPlace::OlderQemu { there, .. } => (12, there.to_string()),
-        NoPlace::OldFacts { .. } => (13, String::new()),
-        NoPlace::Draining => (14, String::new()),
-        NoPlace::Cordoned => (15, String::new()),
-        NoPlace::Unreachable => (16, String::new()),
+        NoPlace::Lacks { what } => (9, format!("{what:?}")),
+        NoPlace::CpuModel { model } => (10, model.to_string()),
+        NoPlace::CpuFeatures { missing } => (11, format!("{missing:?}")),
+        NoPlace::CpuPassthrough { there, .. } => (12, there.to_string()),
+        NoPlace::OlderQemu { there, .. } => (13, there.to_string()),
+        NoPlace::OldFacts { .. } => (14, String::new()),
+        NoPlace::Draining => (15, String::new()),
+        NoPlace::Cordoned => (16, String::new()),
+        NoPlace::Unreachable => (17, String::new()),
     };
     (kind, detail)
 }

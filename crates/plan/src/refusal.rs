@@ -184,6 +184,12 @@ pub enum NoPlace {
         /// The guest, or the one that it belongs together with.
         vm: VmName,
     },
+    /// What the guest needs is not there.
+    #[error("{}", what.iter().map(Text::as_str).collect::<Vec<_>>().join("; "))]
+    Lacks {
+        /// What, each as it shows there.
+        what: Vec<Text>,
+    },
     /// The guest's CPU model does not run there.
     #[error("CPU model {model} does not run there")]
     CpuModel {

@@ -2,15 +2,21 @@
 
 mod numbers;
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use crate::inventory::Inventory;
 use crate::plan::{Choice, HostAfter, Losses, Plan, Staying, Step, Then, Unmoved, Why};
 use crate::policy::LossOf;
 use crate::precopy::Convergence;
 use crate::refusal::{Refusal, RefusedBy, Unmovable, count, first_names};
 use crate::request::{Avoid, Request};
-use drover_types::Bytes;
+use crate::words::Text;
+use drover_types::{Bytes, VmName};
 use numbers::{about, about_time, size_range, time, time_range};
+
+/// What people call guests, by their names.
+type Called = BTreeMap<VmName, Text>;
 
 /// Hosts that are listed with what they have left afterwards, before the list is shortened to those
 /// that have least.
@@ -43,28 +49,34 @@ pub fn plan(plan: &Plan) -> String {
         line!(out, "\nCannot move:");
         plan.unmoved
             .iter()
-            .for_each(|guest| unmoved(&mut out, guest));
+            .for_each(|guest| unmoved(&mut out, &plan.called, guest));
     }
     if !plan.stays.is_empty() {
         line!(out, "\nStays as it is:");
         for stay in &plan.stays {
-            line!(out, "  {}: {}", stay.vm, staying(&stay.why));
+            let vm = name(&plan.called, &stay.vm);
+            line!(out, "  {vm}: {}", staying(&stay.why));
         }
     }
     afterwards(&mut out, plan);
     out
 }
 
-/// A refusal, with all that led to it.
+/// A refusal to plan with these facts, with all that led to it.
 #[must_use]
-pub fn refusal(refusal: &Refusal) -> String {
+pub fn refusal(refusal: &Refusal, inventory: &Inventory) -> String {
     let mut out = String::new();
     line!(out, "No plan: {refusal}.");
     if let Refusal::Blocked {
         unmoved: guests, ..
     } = refusal
     {
-        guests.iter().for_each(|guest| unmoved(&mut out, guest));
+        let vms = inventory.vms.iter();
+        let called = vms.filter_map(|vm| Some((vm.name.clone(), vm.called.clone()?)));
+        let called = called.collect();
+        guests
+            .iter()
+            .for_each(|guest| unmoved(&mut out, &called, guest));
     }
     out
 }
@@ -143,11 +155,19 @@ fn steps(out: &mut String, plan: &Plan) {
                 ),
             }
         }
-        one_step(out, step, digits);
+        one_step(out, &plan.called, step, digits);
     }
 }
 
-fn one_step(out: &mut String, step: &Step, digits: usize) {
+/// A guest's name, and what people call it where that is something else.
+fn name(called: &Called, vm: &VmName) -> String {
+    match called.get(vm) {
+        Some(called) => format!("{vm} ({called})"),
+        None => vm.to_string(),
+    }
+}
+
+fn one_step(out: &mut String, called: &Called, step: &Step, digits: usize) {
     let Step {
         number,
         vm,
@@ -155,6 +175,7 @@ fn one_step(out: &mut String, step: &Step, digits: usize) {
         to,
         ..
     } = step;
+    let vm = name(called, vm);
     let start = match step.starts_ms {
         0 => "starts at once".to_owned(),
         ms => format!("starts after {}", time(ms)),
@@ -231,7 +252,7 @@ fn why(why: &Why) -> String {
     words
 }
 
-fn unmoved(out: &mut String, guest: &Unmoved) {
+fn unmoved(out: &mut String, called: &Called, guest: &Unmoved) {
     let then = match guest.then {
         Then::Blocks => "must move, so there is no plan",
         Then::RunsOn => "runs on there; the host does not become empty",
@@ -242,7 +263,7 @@ fn unmoved(out: &mut String, guest: &Unmoved) {
     line!(
         out,
         "  {} on {}, {}: {then}",
-        guest.vm,
+        name(called, &guest.vm),
         guest.host,
         guest.memory
     );

@@ -1,5 +1,6 @@
 //! The cluster's inventory, as plans are made from it.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use drover_api::ClusterInventoryView;
@@ -8,12 +9,28 @@ use drover_types::{Bytes, HostName};
 
 use super::{or_dash, row, table, word};
 
+/// Reasons of one host why it does not take all domains, before the rest is counted: `--json` has all.
+const LACKS_SHOWN: usize = 8;
+
 /// `drover inventory`
 pub fn inventory(view: &ClusterInventoryView) -> String {
     let inventory = &view.inventory;
     let mut said = hosts(inventory);
     if !inventory.vms.is_empty() {
         let _ = write!(said, "\n{}", vms(&inventory.vms));
+    }
+    for host in inventory.hosts.iter().filter(|host| !host.lacks.is_empty()) {
+        // Many needs may show alike.
+        let lacks = host.lacks.values().map(drover_plan::Text::as_str);
+        let lacks: Vec<&str> = lacks.collect::<BTreeSet<_>>().into_iter().collect();
+        let shown = lacks.iter().take(LACKS_SHOWN).copied();
+        let shown = shown.collect::<Vec<_>>().join("; ");
+        let more = match lacks.len().saturating_sub(LACKS_SHOWN) {
+            0 => String::new(),
+            more => format!("; and {more} more"),
+        };
+        let name = &host.name;
+        let _ = writeln!(said, "{name} does not take all domains: {shown}{more}");
     }
     let is_there = |host: &HostName| inventory.hosts.iter().any(|known| known.name == *host);
     for left in view.left_out.iter().filter(|left| !is_there(&left.host)) {
@@ -92,7 +109,10 @@ fn vms(vms: &[Vm]) -> String {
         };
         let why: Vec<&str> = vm.blockers.iter().map(drover_plan::Text::as_str).collect();
         rows.push(vec![
-            vm.name.to_string(),
+            match &vm.called {
+                Some(called) => format!("{} ({called})", vm.name),
+                None => vm.name.to_string(),
+            },
             place,
             word(&vm.state),
             vm.memory.to_string(),

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
 use drover_api::{ErrorCode, Refusal, limits as api_limits};
@@ -15,7 +16,7 @@ use crate::limits;
 /// A JSON body.
 pub struct JsonBody<T>(pub T);
 
-/// A JSON body that may have a plan in it.
+/// A JSON body that may have a plan in it, or what many domains need.
 pub struct PlanBody<T>(pub T);
 
 /// A JSON body that may be left out, which means the default.
@@ -30,6 +31,12 @@ pub struct Named<T>(pub T);
 /// The two variable parts of a path.
 #[derive(Debug)]
 pub struct NamedTwo<T, U>(pub T, pub U);
+
+/// The refusal of a query.
+pub fn unreadable(problem: &QueryRejection) -> Refusal {
+    let message = format!("the query: {}", problem.body_text());
+    Refusal::new(ErrorCode::BadRequest, message)
+}
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
     type Rejection = Refused;

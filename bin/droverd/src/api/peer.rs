@@ -1,19 +1,23 @@
 //! Routes for the agents of other hosts.
 
 use axum::Json;
-use axum::extract::{Extension, State};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Extension, Query, State};
 use drover_api::{
-    AbandonRequest, ErrorBody, ErrorCode, FactsView, HeldView, HostView, IncomingNetworks,
-    IncomingOffer, IncomingPaths, IncomingReopen, IncomingRequest, IncomingStart, IncomingView,
-    InventoryView, PathLimits, Refusal, ResolvedRequest, ResolvedView, VerdictView,
+    AbandonRequest, DomainNeedsRequest, DomainNeedsView, ErrorBody, ErrorCode, FactsView, HeldView,
+    HostView, IncomingNetworks, IncomingOffer, IncomingPaths, IncomingReopen, IncomingRequest,
+    IncomingStart, IncomingView, InventoryView, PathLimits, Refusal, ResolvedRequest, ResolvedView,
+    VerdictView,
 };
 use drover_types::{MigrationId, VmName};
+use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::extract::{JsonBody, Named};
+use super::extract::{JsonBody, Named, PlanBody, unreadable};
 use super::{Accepted, App, Caller, Refused, to_its_end};
 use crate::facts;
+use crate::inventory::DomainsAs;
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -31,6 +35,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(resolved))
         .routes(routes!(held))
         .routes(routes!(inventory))
+        .routes(routes!(domain_needs))
         .routes(routes!(host_facts))
 }
 
@@ -223,11 +228,35 @@ async fn resolved(
     Ok(Json(resolved.await?))
 }
 
-/// This host and its guests, as plans must know them.
-#[utoipa::path(get, path = "/v1/inventory", tag = "peer", responses(
+/// What is wanted of an inventory.
+#[derive(Debug, Deserialize)]
+struct Wanted {
+    #[serde(default)]
+    domains: DomainsAs,
+}
+
+/// This host and its guests, as plans must know them. libvirt's domains stay in it, unless `domains` is
+/// `by-id`: then they are guests like others, named by their ids, with what they need.
+#[utoipa::path(get, path = "/v1/inventory", tag = "peer", params(("domains" = Option<String>, Query)), responses(
     (status = 200, body = InventoryView), (status = "default", body = ErrorBody)))]
-async fn inventory(State(app): State<App>) -> Result<Json<InventoryView>, Refused> {
-    Ok(Json(crate::inventory::view(&app.0.context).await?))
+async fn inventory(
+    State(app): State<App>,
+    wanted: Result<Query<Wanted>, QueryRejection>,
+) -> Result<Json<InventoryView>, Refused> {
+    let Query(wanted) = wanted.map_err(|problem| unreadable(&problem))?;
+    let view = crate::inventory::view(&app.0.context, wanted.domains);
+    Ok(Json(view.await?))
+}
+
+/// Whether this host has what domains of libvirt's need that could come.
+#[utoipa::path(post, path = "/v1/domains/needs", tag = "peer", request_body = DomainNeedsRequest,
+    responses((status = 200, body = DomainNeedsView), (status = "default", body = ErrorBody)))]
+async fn domain_needs(
+    State(app): State<App>,
+    PlanBody(request): PlanBody<DomainNeedsRequest>,
+) -> Result<Json<DomainNeedsView>, Refused> {
+    let answer = crate::libvirt::answer(&app.0.context, &request.needs).await?;
+    Ok(Json(answer))
 }
 
 /// What was read of this host, for those who look for what costs its migrations.

@@ -5,13 +5,13 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Extension, Query, State};
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
-use drover_api::{CancelRunRequest, ErrorBody, ErrorCode, Refusal, RunRequest, RunView};
+use drover_api::{CancelRunRequest, ErrorBody, RunRequest, RunView};
 use drover_types::RunId;
 use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::extract::{JsonBody, Named, PlanBody};
+use super::extract::{JsonBody, Named, PlanBody, unreadable};
 use super::{App, Caller, Refused, orders, to_its_end};
 
 pub fn routes() -> OpenApiRouter<App> {
@@ -66,10 +66,7 @@ async fn list_runs(
     State(app): State<App>,
     which: Result<Query<Which>, QueryRejection>,
 ) -> Result<Json<Vec<RunView>>, Refused> {
-    let which = which.map_err(|problem| {
-        let message = format!("the query: {}", problem.body_text());
-        Refusal::new(ErrorCode::BadRequest, message)
-    })?;
+    let which = which.map_err(|problem| unreadable(&problem))?;
     let newest = which.newest.unwrap_or(usize::MAX);
     Ok(Json(app.0.coordinator.list(newest).await?))
 }

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use drover_api::{
-    Client, ClientError, CordonRequest, ErrorCode, GuestPlace, MigrateRequest, MigrationPhase,
-    MigrationView, Refusal, VmSource, VmState, VmView,
+    Client, ClientError, CordonRequest, DomainHeld, ErrorCode, GuestPlace, HeldView,
+    MigrateRequest, MigrationPhase, MigrationView, Refusal, VmSource, VmState, VmView,
 };
 use drover_execute::journal::Blame;
 use drover_execute::{Answer, Ask, Guest, GuestAt, Look, Phase, Place};
@@ -15,6 +15,7 @@ use drover_plan::Text;
 use drover_plan::inventory::VmState as Planned;
 use drover_types::{ByteRate, Convergence, HostName, MigrationId, RunId, VmName, with_sources};
 use futures_util::future::join_all;
+use uuid::Uuid;
 
 use super::parking;
 use super::standing::Standing;
@@ -152,14 +153,18 @@ impl Agents {
         self.standing.check()?;
         match self.client(from)?.migrate(vm, &request).await {
             Ok(view) => Ok(Answer::Look(look(&view))),
-            Err(ClientError::Refused(refusal)) => match refused(refusal) {
-                // It may be the destination's word, with which the migration has ended.
-                Err(why) => match self.look(id, from).await? {
-                    Answer::NoSuchMigration => Err(why),
+            Err(ClientError::Refused(refusal)) => {
+                // One that a destination refuses has ended, and its source knows it.
+                let may_be_either = refusal.code == ErrorCode::LibvirtNotKnown;
+                let answer = refused(refusal);
+                if answer.is_ok() && !may_be_either {
+                    return answer;
+                }
+                match self.look(id, from).await? {
+                    Answer::NoSuchMigration => answer.map(of_source),
                     known => Ok(known),
-                },
-                answer => answer,
-            },
+                }
+            }
             Err(error) => Err(said(&error)),
         }
     }
@@ -194,11 +199,11 @@ impl Agents {
     async fn place(&self, vm: &VmName, from: &HostName, to: &HostName) -> Result<Answer, Text> {
         let (source, destination) = (self.client(from)?, self.client(to)?);
         let (here, there) = tokio::join!(source.held(vm), destination.held(vm));
-        let on_source = here.map_err(|error| said(&error))?.process;
-        // Where it has no process, to show it would be to show a domain of libvirt's, or to ask all hosts for it.
-        let on_destination = match there.map_err(|error| said(&error))?.process {
+        let on_source = in_memory(vm, &here.map_err(|error| said(&error))?)?;
+        // Where it has no process, to show it would be to show a domain of libvirt's that is called so, or to ask all hosts for it.
+        let on_destination = match in_memory(vm, &there.map_err(|error| said(&error))?)? {
             true => match destination.vm(vm).await {
-                Ok(view) => runs(&view),
+                Ok(view) => runs(vm, &view)?,
                 Err(error) if error.refusal().is_some_and(is_not_there) => None,
                 Err(error) => return Err(said(&error)),
             },
@@ -236,12 +241,58 @@ pub(super) fn said(error: &ClientError) -> Text {
     Text::from(with_sources(error))
 }
 
-/// Whether a guest runs where this was said of it; none where it has no process there. A domain of libvirt's that has its name is
-/// another guest, which the run has not moved.
-fn runs(view: &VmView) -> Option<bool> {
-    match view.source {
-        VmSource::Drover => view.pid.map(|_| view.state == VmState::Running),
-        _ => None,
+/// Whether a host has something in memory of a guest that a run moved. Domains of libvirt's are moved by their ids: one that has a
+/// guest's name is another guest, which the run has not moved.
+///
+/// # Errors
+/// That is not known there.
+fn in_memory(vm: &VmName, held: &HeldView) -> Result<bool, Text> {
+    if held.process || !is_id(vm) {
+        return Ok(held.process);
+    }
+    match held.domain {
+        Some(DomainHeld::InMemory) => Ok(true),
+        Some(DomainHeld::NotKnown) => Err(Text::from(
+            "its libvirt does not tell whether it has the domain in memory".to_owned(),
+        )),
+        Some(DomainHeld::Absent | DomainHeld::Off) | None => Ok(false),
+    }
+}
+
+/// As plans name a domain.
+fn is_id(vm: &VmName) -> bool {
+    let id = vm.as_str().parse::<Uuid>();
+    id.is_ok_and(|id| id.to_string() == vm.as_str())
+}
+
+/// Whether a guest runs where this was said of it; none where it has no process there.
+///
+/// # Errors
+/// It is a domain of which libvirt does not tell there.
+fn runs(vm: &VmName, view: &VmView) -> Result<Option<bool>, Text> {
+    let running = view.state == VmState::Running;
+    match (view.source, view.state) {
+        (VmSource::Drover, _) => Ok(view.pid.map(|_| running)),
+        (VmSource::Libvirt, _) if view.uuid.as_deref() != Some(vm.as_str()) => Ok(None),
+        (VmSource::Libvirt, VmState::Unknown | VmState::Unreachable) => {
+            let why = view.problem.as_deref();
+            let why = why.unwrap_or("libvirt does not tell whether it runs");
+            Err(Text::from(why.to_owned()))
+        }
+        (VmSource::Libvirt, VmState::Stopped) => Ok(None),
+        (VmSource::Libvirt, _) => Ok(Some(running)),
+        _ => Ok(None),
+    }
+}
+
+/// A refusal for which no destination is to blame.
+fn of_source(answer: Answer) -> Answer {
+    match answer {
+        Answer::Refused { why, .. } => Answer::Refused {
+            why,
+            blame: Blame::Moment,
+        },
+        other => other,
     }
 }
 
@@ -343,17 +394,65 @@ mod tests {
     fn a_domain_of_libvirts_is_not_taken_for_the_guest_that_a_run_moved() {
         let said = |source: &str, pid: Option<u32>| {
             let view = json!({"name": "web", "state": "running", "source": source, "pid": pid});
-            runs(&serde_json::from_value(view).unwrap())
+            runs(
+                &"web".parse().unwrap(),
+                &serde_json::from_value(view).unwrap(),
+            )
         };
-        assert_eq!(said("drover", Some(7)), Some(true));
-        assert_eq!(said("drover", None), None);
-        assert_eq!(said("libvirt", Some(7)), None);
+        assert_eq!(said("drover", Some(7)), Ok(Some(true)));
+        assert_eq!(said("drover", None), Ok(None));
+        assert_eq!(said("libvirt", Some(7)), Ok(None));
+    }
+
+    #[test]
+    fn a_domain_that_a_run_moved_by_its_id_is_seen_where_it_is() {
+        let id: VmName = "00000000-0000-0000-0000-000000000007".parse().unwrap();
+        let held = |domain: &str| {
+            let held = json!({"process": false, "definition": false, "domain": domain});
+            in_memory(&id, &serde_json::from_value(held).unwrap())
+        };
+        assert_eq!(held("in-memory"), Ok(true));
+        assert_eq!((held("off"), held("absent")), (Ok(false), Ok(false)));
+        assert!(held("not-known").is_err(), "it is asked again");
+        let web = "web".parse().unwrap();
+        let named = json!({"process": false, "definition": false, "domain": "in-memory"});
+        let named = in_memory(&web, &serde_json::from_value(named).unwrap());
+        assert_eq!(named, Ok(false), "a domain that is called as a guest");
+        let said = |state: &str, uuid: &str| {
+            let view =
+                json!({"name": "Käfer 1", "state": state, "source": "libvirt", "uuid": uuid});
+            runs(&id, &serde_json::from_value(view).unwrap())
+        };
+        assert_eq!(said("running", id.as_str()), Ok(Some(true)));
+        assert_eq!(said("paused", id.as_str()), Ok(Some(false)));
+        assert_eq!(said("stopped", id.as_str()), Ok(None));
+        assert_eq!(said("running", "another"), Ok(None));
+        for state in ["unknown", "unreachable"] {
+            assert!(
+                said(state, id.as_str()).is_err(),
+                "{state}: it is asked again"
+            );
+        }
+    }
+
+    #[test]
+    fn a_sources_libvirt_that_does_not_answer_is_no_destinations_fault() {
+        let (code, message) = (ErrorCode::LibvirtNotKnown, "no answer");
+        let answer = refused(Refusal::new(code, message)).unwrap();
+        let Answer::Refused { blame, .. } = of_source(answer) else {
+            panic!("it is refused");
+        };
+        assert_eq!(blame, Blame::Moment);
     }
 
     #[test]
     fn a_guest_that_is_libvirts_is_not_tried_again_and_one_in_whose_way_it_is_goes_elsewhere() {
         assert_eq!(blame(ErrorCode::OfLibvirt), Some(Blame::Guest));
-        let theirs = [ErrorCode::DomainInMemory, ErrorCode::LibvirtNotKnown];
+        let theirs = [
+            ErrorCode::DomainInMemory,
+            ErrorCode::HostLacks,
+            ErrorCode::LibvirtNotKnown,
+        ];
         for code in theirs {
             assert_eq!(blame(code), Some(Blame::Destination), "{code}");
         }

@@ -49,7 +49,7 @@ pub async fn vms(context: &Context, cpu: &HostCpu, known: Vec<Known>) -> Vec<Vm>
     join_all(asked).await.into_iter().flatten().collect()
 }
 
-fn deadline(wished: &Convergence) -> Option<CopyDeadline> {
+pub(super) fn deadline(wished: &Convergence) -> Option<CopyDeadline> {
     let seconds = wished.deadline_s.filter(|seconds| seconds.get() > 0)?;
     let then = wished.at_deadline.unwrap_or_default();
     Some(CopyDeadline { seconds, then })
@@ -119,6 +119,7 @@ fn vm(guest: Known, said: Said, own: &HostName, cpu: &HostCpu) -> Option<Vm> {
     blockers.truncate(BLOCKERS);
     Some(Vm {
         name: guest.name,
+        called: None,
         host,
         moving_to,
         state: said.state,
@@ -126,6 +127,7 @@ fn vm(guest: Known, said: Said, own: &HostName, cpu: &HostCpu) -> Option<Vm> {
         memory_used: memory.min(resident),
         vcpus,
         cpu: guest_cpu,
+        needs: [].into(),
         dirty_rate: None,
         working_set: None,
         downtime_limit_ms: 0,

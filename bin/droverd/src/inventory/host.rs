@@ -46,6 +46,7 @@ pub async fn host(context: &Context, of_guests: Bytes) -> Result<(Host, Vec<Stri
         qemu: processor::oldest(&offers),
         inbound: None,
         outbound: None,
+        lacks: [].into(),
     };
     Ok((host, notes))
 }

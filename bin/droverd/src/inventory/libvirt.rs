@@ -1,18 +1,21 @@
-//! libvirt's domains as a plan knows them: they take room, and stay where they are.
+//! libvirt's domains as a plan knows them: guests like others, named by their ids.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use data_encoding::HEXLOWER;
-use drover_libvirt::{Domain, DomainState, Domains};
-use drover_plan::inventory::{GuestCpu, Vm, VmState};
-use drover_plan::limits::{CPUS, MEMORY};
+use drover_api::DomainView;
+use drover_libvirt::{Domain, DomainState, Untold};
+use drover_plan::Text;
+use drover_plan::inventory::{Vm, VmState};
+use drover_plan::limits::{BLOCKERS, CPUS, MEMORY};
 use drover_plan::policy::{CannotMove, VmPolicy};
-use drover_types::{Bytes, HostName, VmName, in_short};
+use drover_types::{AtDeadline, Bytes, Convergence, HostName, VmName, in_short};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use super::guests::taken;
-use crate::libvirt::{Seen, is_in_memory, name};
+use super::guests::{deadline, taken};
+use crate::agent::Context;
+use crate::libvirt::{self, DomainWay, Fit, Seen, is_in_memory, name};
 use crate::registry::resident;
 
 /// How much of the digest of a host's name stands in names. Only hosts that have the same domain must differ in it.
@@ -23,19 +26,50 @@ const HOST_DIGEST_BYTES: usize = 4;
 pub struct OfLibvirt {
     /// Those in memory.
     pub vms: Vec<Vm>,
+    /// What these need.
+    pub domains: Vec<DomainView>,
     /// What their processes have of the host's memory.
     pub resident: Bytes,
     /// What is not known of them.
     pub notes: Vec<String>,
 }
 
-/// The domains of this host's libvirt, of which these processes are known.
-pub fn domains(seen: &Seen, own: &HostName, pids: &BTreeMap<Uuid, u32>) -> OfLibvirt {
-    collect(seen, own, |uuid| resident(*pids.get(&uuid)?))
+/// What is known of domains beside what libvirt lists.
+#[derive(Debug)]
+struct Known<'a> {
+    /// This host.
+    own: &'a HostName,
+    /// The agent's own guests.
+    guests: &'a BTreeSet<VmName>,
+    /// Those that move.
+    ways: BTreeMap<Uuid, DomainWay>,
+    /// Whether others can.
+    fits: BTreeMap<Uuid, Fit>,
+    /// How domains are moved.
+    wished: Convergence,
+}
+
+/// The domains of this host's libvirt, of which these processes are known, beside these guests of the agent's own.
+pub async fn domains(
+    context: &Context,
+    seen: &Seen,
+    pids: &BTreeMap<Uuid, u32>,
+    guests: &BTreeSet<VmName>,
+) -> OfLibvirt {
+    let configured = context.config.migration.convergence;
+    let known = Known {
+        own: &context.config.host,
+        guests,
+        // Before the others: one that has begun to move meanwhile is then asked about for nothing, and not forgotten.
+        fits: libvirt::fits(context, seen).await,
+        ways: context.libvirt.ways(),
+        wished: Convergence::default().or(configured),
+    };
+    collect(seen, &known, |uuid| resident(*pids.get(&uuid)?))
 }
 
 /// `memory` tells what a domain's process has touched.
-fn collect(seen: &Seen, own: &HostName, memory: impl Fn(Uuid) -> Option<Bytes>) -> OfLibvirt {
+fn collect(seen: &Seen, known: &Known<'_>, memory: impl Fn(Uuid) -> Option<Bytes>) -> OfLibvirt {
     let mut found = OfLibvirt::default();
     let unknown = seen.never_told();
     let unknown = unknown.map(|why| format!("libvirt's domains here are not known: {why}"));
@@ -51,8 +85,26 @@ fn collect(seen: &Seen, own: &HostName, memory: impl Fn(Uuid) -> Option<Bytes>) 
         if touched.is_none() {
             unfound.push(name(&domain.name));
         }
-        found.resident += touched.unwrap_or_default();
-        found.vms.extend(vm(domain, own, touched));
+        let fit = known.fits.get(&domain.uuid).cloned();
+        let fit = fit.unwrap_or_else(|| Fit::unknown("it came just now"));
+        found.add(seen, domain, known, fit, touched);
+    }
+    for domain in &domains.untold {
+        let (called, why) = (name(&domain.name), &domain.why);
+        let Some(touched) = memory(domain.uuid) else {
+            found.notes.push(format!(
+                "libvirt does not tell of its domain {called:?}, which is not counted, as no process of it is found: {why}"
+            ));
+            continue;
+        };
+        let fit = Fit::unknown(&format!("libvirt does not tell of it: {why}"));
+        found.add(
+            seen,
+            &as_its_process_is(domain, touched),
+            known,
+            fit,
+            Some(touched),
+        );
     }
     // Not at each of them: a plan is made from what stands there, and must not be outdated by libvirt's words of today.
     let old = seen.problem().filter(|_| seen.count() > 0);
@@ -67,7 +119,6 @@ fn collect(seen: &Seen, own: &HostName, memory: impl Fn(Uuid) -> Option<Bytes>) 
              found: {names}"
         ));
     }
-    found.notes.extend(untold(domains));
     if !off.is_empty() {
         let count = off.len();
         let note = format!("domains of libvirt's that are shut off here and stay: {count}");
@@ -76,26 +127,104 @@ fn collect(seen: &Seen, own: &HostName, memory: impl Fn(Uuid) -> Option<Bytes>) 
     found
 }
 
-fn untold(domains: &Domains) -> impl Iterator<Item = String> {
-    domains.untold.iter().map(|domain| {
-        let (name, why) = (name(&domain.name), &domain.why);
-        format!("libvirt does not tell of its domain {name:?}, which is not counted: {why}")
-    })
+/// A domain of which libvirt does not tell, as far as its process shows.
+fn as_its_process_is(domain: &Untold, touched: Bytes) -> Domain {
+    Domain {
+        name: domain.name.clone(),
+        uuid: domain.uuid,
+        state: DomainState::Running,
+        persistent: false,
+        autostart: false,
+        memory: touched.max(Bytes(1)),
+        vcpus: 1,
+    }
+}
+
+impl OfLibvirt {
+    fn add(
+        &mut self,
+        seen: &Seen,
+        domain: &Domain,
+        known: &Known<'_>,
+        fit: Fit,
+        touched: Option<Bytes>,
+    ) {
+        self.resident += touched.unwrap_or_default();
+        let called = name(&domain.name);
+        let notes = fit.notes.iter();
+        let notes = notes.map(|note| format!("domain {called:?}: {note}"));
+        self.notes.extend(notes);
+        let Some(vm) = vm(seen, domain, known, &fit, touched) else {
+            return;
+        };
+        self.domains.push(DomainView {
+            vm: vm.name.clone(),
+            uuid: domain.uuid.to_string(),
+            name: called,
+            needs: fit.needs,
+        });
+        self.vms.push(vm);
+    }
+
+    /// The same for whoever plans and knows no domains: guests by names that nobody orders them by, which stay.
+    pub fn staying(mut self, own: &HostName) -> Self {
+        for (vm, domain) in self.vms.iter_mut().zip(self.domains.drain(..)) {
+            let uuid = domain.uuid.parse().ok();
+            let name = uuid.and_then(|uuid| name_on(uuid, own));
+            let blocker = format!(
+                "it is libvirt's domain {:?}, which the agent that plans is too old to move: bring that one to this version, or move it with \
+                 `drover migrate`",
+                domain.name
+            );
+            vm.name = name.unwrap_or_else(|| vm.name.clone());
+            vm.called = None;
+            vm.host = own.clone();
+            vm.moving_to = None;
+            vm.blockers = vec![blocker.into()];
+        }
+        self
+    }
 }
 
 /// None of one that has no name for plans, which does not happen.
-fn vm(domain: &Domain, own: &HostName, touched: Option<Bytes>) -> Option<Vm> {
+fn vm(
+    seen: &Seen,
+    domain: &Domain,
+    known: &Known<'_>,
+    fit: &Fit,
+    touched: Option<Bytes>,
+) -> Option<Vm> {
     let most = Bytes(MEMORY);
     let given = domain.memory.min(most);
     let all = taken(given, touched.unwrap_or_default()).min(most);
-    let shown = name(&domain.name);
-    let blocker = format!(
-        "it is libvirt's domain {shown:?}, which the agent does not move yet: `virsh migrate` does"
-    );
+    let way = known.ways.get(&domain.uuid);
+    let mut blockers = match way {
+        Some(_) => Vec::new(),
+        None => fit.blockers.clone(),
+    };
+    let (called, own) = (name_by_id(domain.uuid), known.own);
+    // Orders are given by that name.
+    let is_its = |called: &VmName| {
+        let found = libvirt::find(seen, called);
+        !known.guests.contains(called) && found.is_some_and(|found| found.uuid == domain.uuid)
+    };
+    let called = called.filter(is_its).or_else(|| {
+        let why = "another guest or domain here has its id for a name";
+        blockers.insert(0, why.to_owned());
+        name_on(domain.uuid, own)
+    });
+    blockers.truncate(BLOCKERS);
+    let (host, moving_to) = match way {
+        Some(way) => (way.source.clone(), Some(way.destination.clone())),
+        None => (own.clone(), None),
+    };
+    let wished = &known.wished;
+    let limit = wished.downtime_limit().as_millis();
     Some(Vm {
-        name: name_in_plans(domain, own)?,
-        host: own.clone(),
-        moving_to: None,
+        name: called?,
+        called: Some(Text::from(format!("libvirt's {:?}", name(&domain.name)))),
+        host,
+        moving_to,
         state: match domain.state {
             DomainState::Paused | DomainState::Crashed => VmState::Paused,
             _ => VmState::Running,
@@ -103,13 +232,20 @@ fn vm(domain: &Domain, own: &HostName, touched: Option<Bytes>) -> Option<Vm> {
         memory: all,
         memory_used: touched.unwrap_or(given).min(given),
         vcpus: u32::from(domain.vcpus).clamp(1, CPUS),
-        cpu: GuestCpu::Passthrough,
+        cpu: fit.cpu.clone(),
+        // Joined by whoever plans, who asks other hosts for them.
+        needs: BTreeSet::new(),
         dirty_rate: None,
         working_set: None,
-        downtime_limit_ms: 0,
-        throttle_most: None,
-        deadline: None,
-        blockers: vec![blocker.into()],
+        downtime_limit_ms: u64::try_from(limit).unwrap_or(u64::MAX),
+        throttle_most: wished.throttle().map(|(_, most)| most),
+        deadline: deadline(wished).map(|mut at| {
+            if at.then == AtDeadline::Postcopy {
+                at.then = AtDeadline::GiveUp;
+            }
+            at
+        }),
+        blockers: blockers.into_iter().map(Into::into).collect(),
         // The others of its host are moved all the same, and what stays is told.
         policy: VmPolicy {
             cannot_move: CannotMove::Skip,
@@ -118,146 +254,18 @@ fn vm(domain: &Domain, own: &HostName, touched: Option<Bytes>) -> Option<Vm> {
     })
 }
 
-/// A name that nothing else in the cluster has, of 49 characters: its id, and the beginning of a digest of its host's name. A guest of
-/// an agent's may be called as the domain is, and while libvirt moves one two hosts have it.
-fn name_in_plans(domain: &Domain, own: &HostName) -> Option<VmName> {
-    let host = HEXLOWER.encode(&Sha256::digest(own.as_str())[..HOST_DIGEST_BYTES]);
-    let name = format!("libvirt.{}.{host}", domain.uuid.simple());
+/// What orders know a domain by, on whichever host it is.
+fn name_by_id(domain: Uuid) -> Option<VmName> {
+    domain.to_string().parse().ok()
+}
+
+/// The name of a domain where several hosts have it, of 49 characters: its id, and the beginning of a digest of a host's name. While
+/// libvirt moves one by itself two hosts have it.
+pub fn name_on(domain: Uuid, host: &HostName) -> Option<VmName> {
+    let host = HEXLOWER.encode(&Sha256::digest(host.as_str())[..HOST_DIGEST_BYTES]);
+    let name = format!("libvirt.{}.{host}", domain.simple());
     name.parse().ok()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::libvirt::tests::{domain, lost, seen};
-    use crate::planning::tests::{Answer, guest, merge, view};
-    use drover_plan::{ClusterPolicy, Digest, Inventory, Request, plan, text};
-
-    const GIB: u64 = 1 << 30;
-
-    fn host() -> HostName {
-        "a".parse().unwrap()
-    }
-
-    /// With which a cluster of two may lose one.
-    fn one_may_go() -> ClusterPolicy {
-        ClusterPolicy {
-            keep: serde_json::from_str(r#"{"losses":0,"of":"host"}"#).unwrap(),
-            ..ClusterPolicy::default()
-        }
-    }
-
-    fn of(seen: &Seen) -> OfLibvirt {
-        collect(seen, &host(), |_| Some(Bytes(GIB)))
-    }
-
-    #[test]
-    fn domains_in_memory_take_room_and_others_are_only_counted() {
-        let found = of(&seen(vec![
-            domain("web", DomainState::Running),
-            domain("Käfer 1", DomainState::Paused),
-            domain("off", DomainState::ShutOff),
-        ]));
-        let names: Vec<_> = found.vms.iter().map(|vm| vm.name.as_str()).collect();
-        // `domain` gives ids by the length of names; the digest is that of "a".
-        let expected = [
-            "libvirt.00000000000000000000000000000003.ca978112",
-            "libvirt.00000000000000000000000000000008.ca978112",
-        ];
-        assert_eq!(names, expected);
-        let states: Vec<_> = found.vms.iter().map(|vm| vm.state).collect();
-        assert_eq!(states, [VmState::Running, VmState::Paused]);
-        let web = &found.vms[0];
-        assert_eq!((web.memory, web.memory_used), (Bytes(4 * GIB), Bytes(GIB)));
-        assert_eq!(found.resident, Bytes(2 * GIB));
-        assert!(found.vms[1].blockers[0].as_str().contains("Käfer 1"));
-        assert_eq!(
-            found.notes,
-            ["domains of libvirt's that are shut off here and stay: 1"]
-        );
-    }
-
-    #[test]
-    fn a_domain_whose_process_is_not_found_is_planned_with_and_named() {
-        let seen = seen(vec![domain("web", DomainState::Running)]);
-        let found = domains(&seen, &host(), &BTreeMap::new());
-        assert_eq!((found.vms.len(), found.resident), (1, Bytes(0)));
-        assert_eq!(found.vms[0].memory_used, Bytes(4 * GIB));
-        let [note] = &found.notes[..] else {
-            panic!("{:?}", found.notes);
-        };
-        assert!(note.ends_with("not found: web"), "{note}");
-    }
-
-    #[test]
-    fn numbers_that_make_no_sense_make_no_plan_impossible() {
-        let mut odd = domain(&"x".repeat(250), DomainState::Running);
-        (odd.memory, odd.vcpus) = (Bytes(u64::MAX), 0);
-        let found = of(&seen(vec![odd]));
-        let vm = &found.vms[0];
-        assert!(vm.name.as_str().starts_with("libvirt."), "{}", vm.name);
-        assert_eq!((vm.memory, vm.vcpus), (Bytes(MEMORY), 1));
-    }
-
-    #[test]
-    fn what_is_not_known_of_libvirt_is_noted_and_makes_no_plan_another_one() {
-        let never = Seen::looking("qemu:///system");
-        assert!(of(&never).notes[0].contains("being looked for"));
-        let never = Seen {
-            contact: lost(),
-            ..never
-        };
-        assert!(of(&never).notes[0].contains("no socket"));
-        let told = || seen(vec![domain("web", DomainState::Running)]);
-        let then = of(&Seen {
-            contact: lost(),
-            ..told()
-        });
-        let [note] = &then.notes[..] else {
-            panic!("{:?}", then.notes);
-        };
-        assert!(note.ends_with("no socket"), "{note}");
-        assert_eq!(then.vms, of(&told()).vms, "the same plan as before");
-        assert!(of(&Seen::off()).notes.is_empty());
-    }
-
-    #[test]
-    fn a_drain_says_which_domains_stay_and_why_and_moves_the_others() {
-        let domains = of(&seen(vec![domain("db", DomainState::Running)]));
-        let mut vms = domains.vms;
-        vms.push(guest("a", None));
-        let hosts = ["a", "b"].map(|host| view(host, &[]).host).to_vec();
-        let inventory = Inventory { hosts, vms };
-        let request: Request = serde_json::from_str(r#"{"kind":"drain","hosts":["a"]}"#).unwrap();
-        let planned = plan(&inventory, &one_may_go(), &request);
-        let planned = planned.unwrap_or_else(|refusal| panic!("{}", text::refusal(&refusal)));
-        let moved: Vec<_> = planned.steps.iter().map(|step| step.vm.as_str()).collect();
-        assert_eq!(moved, ["web"]);
-        let words = text::plan(&planned);
-        assert!(words.contains("libvirt's domain \"db\""), "{words}");
-        assert!(words.contains("runs on there"), "{words}");
-        assert!(words.contains("`virsh migrate` does"), "{words}");
-    }
-
-    #[test]
-    fn a_domain_that_libvirt_moves_between_hosts_with_long_names_makes_no_plan_impossible() {
-        let names = ["a", "b"].map(|end| format!("{}{end}", "x".repeat(62)));
-        let answers = names.clone().map(|name| {
-            let host = name.parse().unwrap();
-            let moving = seen(vec![domain(&"y".repeat(62), DomainState::Running)]);
-            let found = collect(&moving, &host, |_| Some(Bytes(GIB)));
-            Answer {
-                told: Ok(view(&name, &found.vms)),
-                age_seconds: 0,
-                host,
-            }
-        });
-        let gathered = merge(answers.into(), Digest::default());
-        assert_eq!(gathered.inventory.vms.len(), 2);
-        let request = format!(r#"{{"kind":"drain","hosts":["{}"]}}"#, names[0]);
-        let request: Request = serde_json::from_str(&request).unwrap();
-        let planned = plan(&gathered.inventory, &one_may_go(), &request);
-        let planned = planned.unwrap_or_else(|refusal| panic!("{}", text::refusal(&refusal)));
-        assert!(planned.steps.is_empty(), "{planned:?}");
-    }
-}
+mod tests;

@@ -19,6 +19,8 @@ mod offers;
 mod processor;
 mod rates;
 
+pub use self::libvirt::name_on;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +28,7 @@ use drover_api::{ErrorCode, InventoryView, Refusal};
 use drover_hypervisor::Hypervisor;
 use drover_plan::Digest;
 use drover_types::{Bytes, VmName, with_sources};
+use serde::Deserialize;
 
 use self::offers::Offers;
 use self::rates::Rates;
@@ -71,15 +74,32 @@ pub async fn processors(context: &Context) -> Result<drover_tune::facts::Offers,
     }
 }
 
+/// How domains of libvirt's are told.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DomainsAs {
+    /// As other guests, named by their ids, and with what they need.
+    ById,
+    /// As guests that stay, by names that nobody orders them by: for an agent that plans and does not ask for more.
+    #[default]
+    #[serde(other)]
+    Staying,
+}
+
 /// This host and its guests now.
 ///
 /// # Errors
 /// The kernel does not tell its facts, or the directory of definitions cannot be read.
-pub async fn view(context: &Context) -> Result<InventoryView, Refusal> {
+pub async fn view(context: &Context, domains: DomainsAs) -> Result<InventoryView, Refusal> {
     let (known, mut notes) = context.registry.known().await?;
     let seen = context.libvirt.seen();
     let pids = context.libvirt.pids(&seen).await;
-    let of_libvirt = libvirt::domains(&seen, &context.config.host, &pids);
+    let names = known.iter().map(|guest| guest.name.clone()).collect();
+    let of_libvirt = libvirt::domains(context, &seen, &pids, &names).await;
+    let of_libvirt = match domains {
+        DomainsAs::ById => of_libvirt,
+        DomainsAs::Staying => of_libvirt.staying(&context.config.host),
+    };
     let of_guests: Bytes = known.iter().filter_map(|guest| guest.resident).sum();
     let of_guests = of_guests + of_libvirt.resident;
     let (host, of_host) = host::host(context, of_guests).await.map_err(|error| {
@@ -96,6 +116,7 @@ pub async fn view(context: &Context) -> Result<InventoryView, Refusal> {
     Ok(InventoryView {
         host,
         vms,
+        domains: of_libvirt.domains,
         notes,
         policy: Some(Digest::of_policy(&context.config.policy)),
     })

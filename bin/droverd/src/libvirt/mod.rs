@@ -38,9 +38,10 @@ use uuid::Uuid;
 pub use domains::{is_in_memory, name, state};
 pub use listing::{all, show};
 pub use moving::{
-    Debt, DomainRecord, Ended, Left, Owed, ToLeave, arrive, forget_arrivals, kept_definition,
-    taken_up, to_leave,
+    Debt, DomainRecord, DomainWay, Ended, Fit, Left, Owed, ToLeave, answer, arrive, fits,
+    forget_arrivals, kept_definition, taken_up, to_leave,
 };
+pub use orders::find;
 pub use present::Present;
 #[cfg(test)]
 pub use seen::tests;
@@ -52,7 +53,7 @@ pub use virsh::Order;
 use crate::config::LibvirtAt;
 use crate::limits;
 use keep::Whereabouts;
-use moving::{Looks, Turns};
+use moving::{Fits, Looks, Offers, Turns};
 use process::Processes;
 
 /// This host's libvirt.
@@ -65,6 +66,8 @@ pub struct Libvirt {
     /// Domains that move.
     turns: Turns,
     looks: Looks,
+    offers: Offers,
+    fits: Fits,
     task: Option<AbortHandle>,
 }
 
@@ -82,6 +85,8 @@ impl Libvirt {
             processes: Processes::default(),
             turns: Turns::default(),
             looks: Looks::default(),
+            offers: Offers::default(),
+            fits: Fits::default(),
             task: Some(task),
         }
     }
@@ -95,6 +100,8 @@ impl Libvirt {
             processes: Processes::default(),
             turns: Turns::default(),
             looks: Looks::default(),
+            offers: Offers::default(),
+            fits: Fits::default(),
             task: None,
         }
     }
@@ -126,6 +133,21 @@ impl Libvirt {
         &self.looks
     }
 
+    /// What was asked of this host lately for domains that may come.
+    fn offers(&self) -> &Offers {
+        &self.offers
+    }
+
+    /// What is known of domains that may leave.
+    fn fits(&self) -> &Fits {
+        &self.fits
+    }
+
+    /// Between which hosts domains move now, from here or to here.
+    pub fn ways(&self) -> BTreeMap<Uuid, DomainWay> {
+        self.turns.ways()
+    }
+
     /// Where it is looked for; none where it is not.
     fn whereabouts(&self) -> Option<Whereabouts> {
         self.at.clone()
@@ -138,8 +160,23 @@ impl Libvirt {
 
     /// Whether domains can be moved to here.
     pub fn takes_domains(&self) -> bool {
-        let is_reached = matches!(self.seen().contact, Contact::Connected { .. });
-        is_reached && self.socket().is_some()
+        self.takes_no_domains().is_none()
+    }
+
+    /// Why domains cannot be moved to here; none where they can.
+    pub fn takes_no_domains(&self) -> Option<String> {
+        let seen = self.seen();
+        match seen.contact {
+            Contact::Connected { .. } if self.socket().is_some() => None,
+            Contact::Connected { .. } => Some(format!(
+                "its libvirt is at {}, which names no socket that domains could come by",
+                seen.uri.as_deref().unwrap_or("no URI")
+            )),
+            Contact::Off => Some("its agent looks at no libvirt".to_owned()),
+            Contact::Looking => Some("its libvirt is being looked for".to_owned()),
+            Contact::Absent(why) => Some(format!("it has no libvirt: {why}")),
+            Contact::Lost(why) => Some(format!("its libvirt is not reached: {why}")),
+        }
     }
 
     /// Waits until it is reached or known to be none, for [`limits::LIBVIRT_KNOWN`] at most: the agent may have just been started,

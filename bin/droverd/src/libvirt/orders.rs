@@ -38,15 +38,15 @@ pub(super) fn told(seen: &Seen) -> impl Iterator<Item = &Domain> {
 
 /// A domain that somebody named.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Found<'a> {
+pub struct Found<'a> {
     name: &'a str,
-    pub(super) uuid: Uuid,
+    pub uuid: Uuid,
     /// What libvirt told of it, if it did.
     pub(super) told: Option<&'a Domain>,
 }
 
 /// The domain of this name, or else of this id.
-pub(super) fn find<'a>(seen: &'a Seen, vm: &VmName) -> Option<Found<'a>> {
+pub fn find<'a>(seen: &'a Seen, vm: &VmName) -> Option<Found<'a>> {
     let told = told(seen).map(|domain| Found {
         name: &domain.name,
         uuid: domain.uuid,

@@ -9,7 +9,10 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use drover_libvirt::{Card, Description, Disk, Source, Tie};
+use drover_libvirt::{Card, Description, Disk, Machine, Processor, Secret, Source, Tie};
+
+/// The kind of domain whose processor is the hardware's.
+const ACCELERATED: &str = "kvm";
 
 /// Why a domain cannot leave its host, with what would change that.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -53,9 +56,16 @@ pub enum Obstacle {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
     /// A machine type of QEMU's.
-    Machine(String),
-    /// QEMU, by this path.
-    Emulator(PathBuf),
+    Machine(Machine),
+    /// A QEMU that can give it its processor.
+    Processor {
+        /// With what it is started.
+        machine: Machine,
+        /// The processor.
+        processor: Processor,
+    },
+    /// What it is started with: QEMU, firmware, a kernel.
+    File(PathBuf),
     /// A network of libvirt's.
     Network(String),
     /// A bridge.
@@ -71,6 +81,8 @@ pub enum Need {
         /// The volume.
         volume: String,
     },
+    /// A secret of libvirt's.
+    Secret(Secret),
     /// The storage that is reached by this protocol.
     Protocol(String),
 }
@@ -90,6 +102,11 @@ impl Preflight {
         let Description {
             machine,
             emulator,
+            kind,
+            arch,
+            processor,
+            boots,
+            secrets,
             disks,
             cards,
             ties,
@@ -102,10 +119,21 @@ impl Preflight {
         if machine.is_none() {
             obstacles.push(Obstacle::NoMachine);
         }
+        let machine = machine.clone().map(|name| Machine {
+            name,
+            emulator: emulator.clone(),
+            arch: arch.clone(),
+            kind: kind.clone().unwrap_or_else(|| ACCELERATED.to_owned()),
+        });
         let mut needs: Vec<_> = machine.iter().cloned().map(Need::Machine).collect();
-        needs.extend(emulator.iter().cloned().map(Need::Emulator));
+        needs.extend(machine.zip(processor.as_ref()).and_then(given));
+        needs.extend(emulator.iter().chain(boots).cloned().map(Need::File));
         needs.extend(cards.iter().filter_map(wired));
-        needs.extend(disks.iter().filter_map(|disk| stored(&disk.source)));
+        let layers = disks
+            .iter()
+            .flat_map(|disk| std::iter::once(&disk.source).chain(&disk.below));
+        needs.extend(layers.filter_map(stored));
+        needs.extend(secrets.iter().cloned().map(Need::Secret));
         needs.sort();
         needs.dedup();
         Self { obstacles, needs }
@@ -123,6 +151,29 @@ impl Preflight {
         }
         notes
     }
+}
+
+/// Whether it has all of its host's processor, which only the same one can give it.
+pub fn has_hosts_processor(description: &Description) -> bool {
+    let mode = description
+        .processor
+        .as_ref()
+        .map(|processor| processor.mode.as_str());
+    is_accelerated(description.kind.as_deref())
+        && matches!(mode, Some("host-passthrough" | "maximum"))
+}
+
+fn is_accelerated(kind: Option<&str>) -> bool {
+    kind.is_none_or(|kind| kind == ACCELERATED)
+}
+
+/// A processor that is emulated any QEMU can give, and all of a host's is told by its name.
+fn given((machine, processor): (Machine, &Processor)) -> Option<Need> {
+    let is_named = processor.mode == "custom" && processor.model.is_some();
+    (is_accelerated(Some(&machine.kind)) && is_named).then(|| Need::Processor {
+        machine,
+        processor: processor.clone(),
+    })
 }
 
 fn tie(tie: &Tie) -> Obstacle {
@@ -185,8 +236,16 @@ fn stored(source: &Source) -> Option<Need> {
 impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Machine(name) => write!(f, "machine type {name}"),
-            Self::Emulator(path) => write!(f, "{}", path.display()),
+            Self::Machine(machine) => write!(f, "machine type {}", machine.name),
+            Self::Processor { processor, .. } => {
+                let model = processor.model.as_deref().unwrap_or_default();
+                write!(f, "processor {model}")
+            }
+            Self::Secret(Secret::Id(id)) => write!(f, "libvirt's secret {id}"),
+            Self::Secret(Secret::Of { kind, usage }) => {
+                write!(f, "libvirt's secret for {kind} {usage:?}")
+            }
+            Self::File(path) => write!(f, "{}", path.display()),
             Self::Network(name) => write!(f, "libvirt's network {name:?}"),
             Self::Bridge(name) => write!(f, "bridge {name}"),
             Self::Interface(name) => write!(f, "interface {name}"),
@@ -293,6 +352,7 @@ mod tests {
         let disk = |mirrored, transient, source| Disk {
             target: "vda".to_owned(),
             source,
+            below: Vec::new(),
             read_only: false,
             cache: None,
             transient,

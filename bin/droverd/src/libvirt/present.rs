@@ -42,7 +42,7 @@ fn present(seen: &Seen) -> Option<Present> {
     };
     Some(Present {
         what,
-        next: "a drain leaves libvirt's domains where they are: `virsh migrate` moves them, `virsh shutdown` ends them",
+        next: "`drover drain` moves those that can move, and says of the others why not: `virsh shutdown` ends them",
     })
 }
 
@@ -67,7 +67,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn domains_in_memory_are_named_with_what_a_drain_does_not_do_for_them() {
+    fn domains_in_memory_are_named_with_what_a_drain_does_for_them() {
         let seen = seen(vec![
             domain("web", DomainState::Running),
             domain("off", DomainState::ShutOff),
@@ -75,7 +75,7 @@ mod tests {
         let present = present(&seen).unwrap();
         let expected = "libvirt has 1 of its domains in memory there: web";
         assert_eq!(present.what, expected);
-        assert!(present.next.contains("`virsh migrate`"));
+        assert!(present.next.contains("`drover drain`"));
     }
 
     #[test]

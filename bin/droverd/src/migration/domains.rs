@@ -30,11 +30,11 @@ impl Migrations {
     ) -> Result<(Arc<dyn Held>, Options), Refusal> {
         let leaving = libvirt::to_leave(&self.context, migration, no_such).await?;
         self.settle_before(&leaving).await?;
-        let (held, stands) = leaving.held().await?;
+        let (held, notes) = leaving.held().await?;
         not_built(&migration.vm, request)?;
         let configured = self.context.config.migration.protection.encryption;
         let encrypted = security::note_of_domain(configured);
-        for what in stands.into_iter().chain(encrypted) {
+        for what in notes.into_iter().chain(encrypted) {
             snapshot.record(EventKind::Fallback { what });
         }
         let mut options = self.options(request, Convergence::default());

@@ -6,13 +6,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use drover_api::InventoryView;
-use drover_plan::inventory::Vm;
+use drover_api::{DomainView, InventoryView};
+use drover_plan::inventory::{Vm, VmState};
+use drover_plan::limits::BLOCKERS;
 use drover_plan::{Digest, Inventory};
 use drover_types::{HostName, VmName};
 use jiff::Timestamp;
+use uuid::Uuid;
 
 use super::last_said::Said;
+use crate::inventory::name_on;
 use crate::limits::HOST_NOTES;
 
 /// What a member said of itself, or why it did not.
@@ -29,6 +32,8 @@ pub struct Gathered {
     pub inventory: Inventory,
     /// What was assumed, and what is missing.
     pub notes: Vec<String>,
+    /// Domains of libvirt's that one host has, and what they need.
+    pub domains: Vec<DomainView>,
     /// Hosts that are planned with as they were at the most, and why.
     pub left_out: BTreeMap<HostName, LeftOut>,
 }
@@ -75,6 +80,7 @@ type Report = (HostName, Vm);
 pub fn merge(answers: Vec<Answer>, policy: Digest) -> Gathered {
     let mut gathered = Gathered::default();
     let mut reports: BTreeMap<VmName, Vec<Report>> = BTreeMap::new();
+    let mut domains: BTreeMap<VmName, DomainView> = BTreeMap::new();
     for Answer {
         host,
         told,
@@ -100,6 +106,15 @@ pub fn merge(answers: Vec<Answer>, policy: Digest) -> Gathered {
         gathered.notes.extend(notes);
         view.host.facts_age_seconds = view.host.facts_age_seconds.max(age_seconds);
         gathered.inventory.hosts.push(view.host);
+        // Of one that moves both ends tell, and its source of what it needs, if any.
+        for domain in view.domains {
+            let known = domains
+                .entry(domain.vm.clone())
+                .or_insert_with(|| domain.clone());
+            if known.needs.is_empty() {
+                *known = domain;
+            }
+        }
         for vm in view.vms {
             let of_it = reports.entry(vm.name.clone()).or_default();
             of_it.push((host.clone(), vm));
@@ -107,9 +122,66 @@ pub fn merge(answers: Vec<Answer>, policy: Digest) -> Gathered {
     }
     let hosts = gathered.inventory.hosts.iter();
     let known: BTreeSet<_> = hosts.map(|host| host.name.clone()).collect();
-    let vms = reports.into_values().flat_map(settle);
-    gathered.inventory.vms = vms.map(|vm| within(vm, &known)).collect();
+    for (name, reports) in reports {
+        let domain = domains.remove(&name);
+        let vms = settle(reports);
+        let vms = match &domain {
+            Some(domain) if vms.len() > 1 => apart(vms, domain),
+            _ => vms,
+        };
+        let vms: Vec<Vm> = vms.into_iter().map(|vm| within(vm, &known)).collect();
+        if let Some(domain) = domain.filter(|_| vms.len() == 1) {
+            gathered.domains.push(domain);
+        }
+        gathered.inventory.vms.extend(vms);
+    }
+    keep_namesakes(&mut gathered);
     gathered
+}
+
+/// A domain with the name of one of Drover's guests in memory on another host stays: agents take them for the same until a person has
+/// looked.
+fn keep_namesakes(gathered: &mut Gathered) {
+    let vms = gathered.inventory.vms.iter();
+    let own = vms.filter(|vm| vm.called.is_none() && vm.state != VmState::Stopped);
+    let own: BTreeMap<String, HostName> = own
+        .map(|vm| (vm.name.to_string(), vm.host.clone()))
+        .collect();
+    let names = gathered.domains.iter();
+    let names: BTreeMap<&VmName, &str> = names
+        .map(|domain| (&domain.vm, domain.name.as_str()))
+        .collect();
+    for vm in &mut gathered.inventory.vms {
+        let name = names.get(&vm.name);
+        if let Some((name, there)) = name.and_then(|name| Some((name, own.get(*name)?)))
+            && *there != vm.host
+        {
+            let why = format!(
+                "{there} has a guest of Drover's that is called {name:?}, too, and may be the same one: rename one of the two"
+            );
+            vm.blockers.insert(0, why.into());
+            vm.blockers.truncate(BLOCKERS);
+        }
+    }
+}
+
+/// A domain that several hosts have in memory, and no agent moves: libvirt does, or somebody has to look which of them it is. It
+/// stays, and takes room on each.
+fn apart(vms: Vec<Vm>, domain: &DomainView) -> Vec<Vm> {
+    let hosts: Vec<_> = vms.iter().map(|vm| vm.host.to_string()).collect();
+    let why = format!(
+        "{} have the domain of this id in memory: it is being moved by another hand, or which of them is the domain is not known",
+        hosts.join(" and ")
+    );
+    let uuid = domain.uuid.parse::<Uuid>();
+    let apart = vms.into_iter().map(|mut vm| {
+        let name = uuid.as_ref().ok().and_then(|uuid| name_on(*uuid, &vm.host));
+        vm.name = name.unwrap_or(vm.name);
+        vm.blockers.insert(0, why.clone().into());
+        vm.blockers.truncate(BLOCKERS);
+        vm
+    });
+    apart.collect()
 }
 
 /// An answer that can be planned with: of that host, of its own guests, with a line.
@@ -164,7 +236,7 @@ fn within(mut vm: Vm, known: &BTreeSet<HostName>) -> Vm {
         format!("it is on its way to {to}, which did not tell of it")
     };
     vm.blockers.insert(0, problem.into());
-    vm.blockers.truncate(drover_plan::limits::BLOCKERS);
+    vm.blockers.truncate(BLOCKERS);
     vm
 }
 
@@ -199,6 +271,7 @@ pub mod tests {
         InventoryView {
             host: serde_json::from_value(host).unwrap(),
             vms: vms.to_vec(),
+            domains: Vec::new(),
             notes: Vec::new(),
             policy: None,
         }

@@ -1,7 +1,8 @@
 //! Plans of the whole cluster, made by whichever agent is asked.
 //!
 //! ```text
-//!   members ─ GET /v1/inventory, side by side ─▶ gather ─▶ drover_plan::plan ─▶ plan, notes
+//!   members ─ GET /v1/inventory, side by side ─▶ gather ─▶ preflight ─▶ drover_plan::plan ─▶ plan, notes
+//!                                                              └ POST /v1/domains/needs, where there are domains of libvirt's
 //! ```
 //!
 //! Between two requests it keeps what members said last, for when one does not answer. It changes nothing, and decides neither what moves where, which is
@@ -9,6 +10,7 @@
 
 mod gather;
 mod last_said;
+mod preflight;
 
 use drover_api::{ClusterInventoryView, ErrorCode, MemberLeftOut, PlanRequest, PlanView, Refusal};
 use drover_plan::{Digest, Inventory, Plan, Request, Text, text};
@@ -20,7 +22,7 @@ pub use self::gather::tests;
 use self::gather::{Answer, Gathered};
 pub use self::last_said::{HostThen, LastSaid, Said};
 use crate::agent::Context;
-use crate::inventory;
+use crate::inventory::{self, DomainsAs};
 use crate::limits::INVENTORY;
 
 /// A plan, and what it was made of.
@@ -57,7 +59,8 @@ pub async fn inventory(context: &Context) -> Result<ClusterInventoryView, Refusa
         mut inventory,
         notes,
         left_out,
-    } = gather(context).await?;
+        domains: _,
+    } = gather_all(context).await?;
     inventory.sort();
     let left_out = left_out.into_iter().map(|(host, left)| MemberLeftOut {
         host,
@@ -94,7 +97,7 @@ pub async fn make(context: &Context, request: Request) -> Result<Made, Refusal> 
         Err(refusal) => Err(Refusal {
             next: refusal.next().map(str::to_owned),
             details: serde_json::to_value(&refusal).ok().map(Box::new),
-            ..no_plan(&text::refusal(&refusal), &notes)
+            ..no_plan(&text::refusal(&refusal, &inventory), &notes)
         }),
     }
 }
@@ -130,7 +133,8 @@ async fn facts_for(
         inventory,
         notes,
         left_out,
-    } = gather(context).await?;
+        domains: _,
+    } = gather_all(context).await?;
     if let Some((host, left)) = left_out.iter().find(|(host, _)| request.is_about(host)) {
         let message = format!("No plan: {host} cannot be planned with: {}", left.why);
         let refusal = if left.answered {
@@ -155,11 +159,18 @@ fn no_plan(text: &str, notes: &[String]) -> Refusal {
     Refusal::new(ErrorCode::NoPlan, message)
 }
 
+/// Asks all members for what they have, and then for what domains of the others need.
+async fn gather_all(context: &Context) -> Result<Gathered, Refusal> {
+    let mut gathered = gather(context).await?;
+    preflight::ask(context, &mut gathered).await;
+    Ok(gathered)
+}
+
 /// Asks all members, this host included.
 async fn gather(context: &Context) -> Result<Gathered, Refusal> {
     let own = async {
         let host = context.config.host.clone();
-        let view = tokio::time::timeout(INVENTORY, inventory::view(context)).await;
+        let view = tokio::time::timeout(INVENTORY, inventory::view(context, DomainsAs::ById)).await;
         let late = |_| {
             let seconds = INVENTORY.as_secs();
             let message = format!("the facts of {host} were not read within {seconds} s");

@@ -30,6 +30,9 @@ const POLL: Duration = Duration::from_millis(20);
 /// More waits for a libvirtd than it is asked in passing: a request to finish a migration, which has the domain's XML.
 const REQUEST: u32 = 1000;
 
+/// With which a cluster of two may lose one.
+const ONE_MAY_GO: &str = "[policy]\nkeep = { losses = 0, of = \"host\" }\n";
+
 /// Where each host's libvirt is looked for, by itself.
 const AUTO: &str = "auto";
 
@@ -73,7 +76,7 @@ impl Side {
         let last = self.last;
         let listen = format!("[api]\nlisten = [\"10.77.0.{last}:7470\"]\n");
         self.place.configure(&format!(
-            "{listen}[migration]\ndata_port = 7471\noutage_limit_s = 10\n[libvirt]\nuri = \"{uri}\"\n"
+            "{listen}[migration]\ndata_port = 7471\noutage_limit_s = 10\n[libvirt]\nuri = \"{uri}\"\n{ONE_MAY_GO}"
         ));
     }
 
@@ -225,13 +228,17 @@ impl Pair {
         }
     }
 
-    /// One that takes long enough to step in.
-    pub async fn begun_slowly(&self) -> MigrationId {
+    /// What moves then takes long enough to step in.
+    pub async fn slow(&self) {
         let limit = LimitRequest {
             scope: LimitScope::Host,
             limit: Some(SLOW.parse().unwrap()),
         };
         self.a.agent().client.limit(&limit).await.unwrap();
+    }
+
+    pub async fn begun_slowly(&self) -> MigrationId {
+        self.slow().await;
         let id = self.begun().await;
         until("memory is on its way", async || {
             let view = self.a.migration(id).await;

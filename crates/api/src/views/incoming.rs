@@ -18,13 +18,12 @@
 //!                ◀────────────────────────── GET /migrations/{id}/verdict, when in doubt
 //! ```
 
-use std::path::PathBuf;
-
 use drover_types::{Bytes, HostName, Interface, MigrationId, Path, VmName};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::domain::DomainNeed;
 use super::host::ProtocolRange;
 use super::resolve::Resolution;
 use super::security::LaneSecurity;
@@ -99,26 +98,6 @@ pub struct MovingDomain {
     /// What the host that it goes to has to have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<DomainNeed>,
-}
-
-/// Something that a host has to have so that it can take a domain.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum DomainNeed {
-    /// A file or device.
-    Path {
-        /// Where.
-        #[schema(value_type = String)]
-        path: PathBuf,
-    },
-    /// A bridge or another interface.
-    Interface {
-        /// Its name.
-        name: String,
-    },
-    /// Of a newer agent.
-    #[serde(other)]
-    Unknown,
 }
 
 /// Asks a host for another session, for pages that are still to follow a guest there.

@@ -7,6 +7,7 @@ pub mod codec;
 pub mod cordon;
 pub mod data_path;
 pub mod doctor;
+pub mod domain;
 pub mod event;
 pub mod expansion;
 pub mod host;

@@ -6,6 +6,8 @@ use drover_types::HostName;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::domain::DomainView;
+
 /// What a host and its guests are for a plan. The shapes of both are those of the inventory in the crate
 /// `drover-plan`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -16,6 +18,9 @@ pub struct InventoryView {
     /// Every guest that is defined, runs or arrives here.
     #[schema(value_type = Vec<Object>)]
     pub vms: Vec<Vm>,
+    /// Which of these are domains of libvirt's in memory, and what they need.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub domains: Vec<DomainView>,
     /// What was assumed, or left out, and why.
     #[serde(default)]
     #[schema(value_type = Vec<String>)]

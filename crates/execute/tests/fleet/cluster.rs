@@ -31,6 +31,7 @@ fn host(index: usize) -> Host {
         qemu: "10.0.2".parse().unwrap(),
         inbound: None,
         outbound: None,
+        lacks: [].into(),
     }
 }
 
@@ -41,6 +42,7 @@ fn guest(index: usize, dice: &mut Dice) -> Vm {
     Vm {
         name: format!("g{index:05}").parse().unwrap(),
         host: format!("h{:04}", index / GUESTS_PER_HOST).parse().unwrap(),
+        called: None,
         moving_to: None,
         state: VmState::Running,
         memory: Bytes(memory),
@@ -55,6 +57,7 @@ fn guest(index: usize, dice: &mut Dice) -> Vm {
         downtime_limit_ms: 300,
         throttle_most: Some(Default::default()),
         deadline: None,
+        needs: [].into(),
         blockers: Vec::new(),
         policy: VmPolicy::default(),
     }

@@ -13,7 +13,7 @@
 //!   one on the same connection, and waits for ever. Its errors belong to a thread: they are read by the one that made the
 //!   call, at once ([`Raw::refusal`]).
 //! - **References.** A [`Connection`] and a [`Domain`] each own one reference, given back once, when dropped. A `Domain` borrows
-//!   its `Connection`. In a callback both are libvirt's and are only looked at before it returns.
+//!   its `Connection`. What else is looked up (networks, pools, volumes, secrets) is given back within the same call. In a callback both are libvirt's and are only looked at before it returns.
 //! - **Memory.** What libvirt allocates for the caller (`char *`, arrays of domains) is copied and given to C's `free`; what it
 //!   lends (`const char *`) is copied before anything else is called.
 //! - **Callbacks.** What they are given is an `Arc` that libvirt owns from a registration that succeeded until it calls
@@ -24,6 +24,7 @@
 mod callbacks;
 mod connection;
 mod domain;
+mod offered;
 mod params;
 mod table;
 
@@ -35,6 +36,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 pub(crate) use connection::{Connection, NotOpened};
 pub(crate) use domain::Domain;
+pub(crate) use offered::Started;
 pub(crate) use params::Params;
 use table::{Table, VirError};
 

@@ -8,6 +8,14 @@ pub(super) enum VirConnect {}
 pub(super) enum VirDomain {}
 /// `virError`.
 pub(super) enum VirError {}
+/// `virNetwork`.
+pub(super) enum VirNetwork {}
+/// `virStoragePool`.
+pub(super) enum VirStoragePool {}
+/// `virStorageVol`.
+pub(super) enum VirStorageVol {}
+/// `virSecret`.
+pub(super) enum VirSecret {}
 /// `virTypedParameter`.
 pub(super) enum VirTypedParameter {}
 
@@ -72,7 +80,21 @@ table! {
     fn virConnectSetKeepAlive(*mut VirConnect, c_int, c_uint) -> c_int;
     fn virConnectRegisterCloseCallback(*mut VirConnect, CloseFunc, *mut c_void, FreeCallback) -> c_int;
     fn virConnectUnregisterCloseCallback(*mut VirConnect, CloseFunc) -> c_int;
+    fn virConnectCompareHypervisorCPU(*mut VirConnect, *const c_char, *const c_char, *const c_char, *const c_char, *const c_char, c_uint) -> c_int;
+    // libvirt-network.h, libvirt-storage.h, libvirt-secret.h
+    fn virNetworkLookupByName(*mut VirConnect, *const c_char) -> *mut VirNetwork;
+    fn virNetworkIsActive(*mut VirNetwork) -> c_int;
+    fn virNetworkFree(*mut VirNetwork) -> c_int;
+    fn virStoragePoolLookupByName(*mut VirConnect, *const c_char) -> *mut VirStoragePool;
+    fn virStoragePoolIsActive(*mut VirStoragePool) -> c_int;
+    fn virStoragePoolFree(*mut VirStoragePool) -> c_int;
+    fn virStorageVolLookupByName(*mut VirStoragePool, *const c_char) -> *mut VirStorageVol;
+    fn virStorageVolFree(*mut VirStorageVol) -> c_int;
+    fn virSecretLookupByUUIDString(*mut VirConnect, *const c_char) -> *mut VirSecret;
+    fn virSecretLookupByUsage(*mut VirConnect, c_int, *const c_char) -> *mut VirSecret;
+    fn virSecretFree(*mut VirSecret) -> c_int;
     // libvirt-domain.h
+    fn virConnectGetDomainCapabilities(*mut VirConnect, *const c_char, *const c_char, *const c_char, *const c_char, c_uint) -> *mut c_char;
     fn virConnectDomainEventRegisterAny(*mut VirConnect, *mut VirDomain, c_int, Function, *mut c_void, FreeCallback) -> c_int;
     fn virConnectDomainEventDeregisterAny(*mut VirConnect, c_int) -> c_int;
     fn virConnectListAllDomains(*mut VirConnect, *mut *mut *mut VirDomain, c_uint) -> c_int;

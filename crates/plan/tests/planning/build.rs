@@ -41,6 +41,7 @@ pub fn host(name: &str, gib: u64) -> Host {
         qemu: "10.0.2".parse().unwrap(),
         inbound: None,
         outbound: None,
+        lacks: [].into(),
     }
 }
 
@@ -54,6 +55,7 @@ pub fn vm(name: &str, host: &str, gib: u64) -> Vm {
     Vm {
         name: vm_name(name),
         host: host_name(host),
+        called: None,
         moving_to: None,
         state: VmState::Running,
         memory: Bytes(gib * GIB),
@@ -66,6 +68,7 @@ pub fn vm(name: &str, host: &str, gib: u64) -> Vm {
         dirty_rate: Some(ByteRate(10 << 20)),
         working_set: None,
         downtime_limit_ms: 300,
+        needs: [].into(),
         blockers: Vec::new(),
         throttle_most: Some(Default::default()),
         deadline: None,

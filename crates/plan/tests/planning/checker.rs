@@ -306,10 +306,12 @@ fn is_bound(inventory: &Inventory, takers: &[&HostName], vm: &Vm, on: &[HostName
                 .labels
                 .iter()
                 .all(|(key, value)| host.labels.get(key) == Some(value))
+            && !vm.needs.iter().any(|need| host.lacks.contains_key(need))
     };
     let pinned = !pins.hosts.is_empty() || !pins.labels.is_empty();
+    let choosy = pinned || !vm.needs.is_empty();
     let mut others = takers.iter().filter(|taker| !on.contains(taker));
-    !vm.blockers.is_empty() || (pinned && !others.any(|taker| allowed(taker)))
+    !vm.blockers.is_empty() || (choosy && !others.any(|taker| allowed(taker)))
 }
 
 /// All sets of as many hosts or domains as the policy wants to be able to lose.

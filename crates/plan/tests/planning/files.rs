@@ -1,7 +1,7 @@
 //! Facts, policies, requests, plans and refusals as JSON: read as written, or refused.
 
 use drover_plan::inventory::{HostState, Inventory};
-use drover_plan::{ClusterPolicy, NotThisPlan, Plan, Refusal, Request, plan};
+use drover_plan::{ClusterPolicy, NotThisPlan, Plan, Refusal, Request, Text, plan};
 use drover_types::{ByteRate, Bytes};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -69,11 +69,11 @@ fn a_plan_that_was_edited_is_refused() {
 
 #[test]
 fn a_plan_of_another_version_or_with_words_that_nobody_knows_is_refused() {
-    let other = edited(|plan| plan["format"] = json!(2)).unwrap_err();
+    let other = edited(|plan| plan["format"] = json!(3)).unwrap_err();
     assert!(
         other
             .to_string()
-            .contains("format 2, and this version reads 1"),
+            .contains("format 3, and this version reads 1 and 2"),
         "{other}"
     );
     let words = edited(|plan| plan["steps"][0]["also"] = json!("restart")).unwrap_err();
@@ -86,9 +86,34 @@ fn a_plan_of_another_version_or_with_words_that_nobody_knows_is_refused() {
 }
 
 #[test]
+fn a_plan_has_the_second_format_only_where_versions_before_would_not_understand_it() {
+    let format = |facts: &Inventory| {
+        let made = plan(facts, &loose(), &drain(&["h1"])).unwrap();
+        serde_json::to_value(made).unwrap()["format"].clone()
+    };
+    let text = |words: &str| Text::from(words.to_owned());
+    let mut called = facts();
+    assert_eq!(format(&called), json!(1));
+    called.vms[0].called = Some(text("libvirt's \"web\""));
+    assert_eq!(format(&called), json!(2));
+    let mut lacking = facts();
+    lacking.hosts[1].lacks = [(text("network"), text("is not there"))].into();
+    assert_eq!(format(&lacking), json!(2));
+}
+
+#[test]
 fn a_plan_is_outdated_when_something_changes_that_it_rests_on() {
     type Change = fn(&mut Inventory, &mut ClusterPolicy);
-    let changes: [Change; 8] = [
+    let changes: [Change; 10] = [
+        |facts, _| {
+            facts.vms[0]
+                .needs
+                .extend([Text::from("network".to_owned())])
+        },
+        |facts, _| {
+            let network = Text::from("network".to_owned());
+            facts.hosts[1].lacks.insert(network.clone(), network);
+        },
         |facts, _| facts.vms.push(vm("new", "h1", 1)),
         |facts, _| drop(facts.vms.pop()),
         |facts, _| facts.vms[0].memory = Bytes(9 << 30),
@@ -121,6 +146,7 @@ fn a_plan_is_still_good_when_guests_went_on_running_and_its_host_was_cordoned() 
     facts.vms[0].memory_used = Bytes(1);
     facts.vms[0].dirty_rate = Some(ByteRate(1 << 30));
     facts.vms[0].working_set = Some(Bytes(5));
+    facts.vms[0].called = Some(Text::from("what it is called now".to_owned()));
     facts.vms.reverse();
     facts.hosts[1].memory_for_host = Bytes(1 << 30);
     assert_eq!(made().verify(&facts, &loose()), Ok(()));

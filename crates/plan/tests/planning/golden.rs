@@ -16,7 +16,7 @@ use crate::build::{
 fn said(inventory: &Inventory, policy: &ClusterPolicy, request: &Request) -> String {
     match plan(inventory, policy, request) {
         Ok(plan) => text::plan(&plan),
-        Err(refusal) => text::refusal(&refusal),
+        Err(refusal) => text::refusal(&refusal, inventory),
     }
 }
 

@@ -21,6 +21,10 @@ pub struct Case {
     pub request: Request,
 }
 
+fn text(words: &str) -> Text {
+    Text::from(words.to_owned())
+}
+
 fn host(index: usize) -> impl Strategy<Value = Host> {
     let state = prop_oneof![
         8 => Just(HostState::Ready),
@@ -51,6 +55,11 @@ fn host(index: usize) -> impl Strategy<Value = Host> {
             }
             if bits & 56 == 0 {
                 host.cpu.models.clear();
+            }
+            let lacks = |need: &str| (text(need), text("is not there"));
+            host.lacks.extend([lacks("nowhere")]);
+            if bits & 10 == 2 {
+                host.lacks.extend([lacks("network")]);
             }
             match bits >> 6 {
                 0 => host,
@@ -116,6 +125,8 @@ fn vm(index: usize, hosts: usize) -> impl Strategy<Value = Vm> {
                         features,
                     };
                 }
+                64..88 => vm.needs.extend([text("network"), text("pool")]),
+                88..96 => vm.needs.extend([text("nowhere")]),
                 _ => {}
             }
             vm

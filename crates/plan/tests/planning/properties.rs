@@ -135,7 +135,10 @@ proptest! {
                 let words = text::plan(&plan);
                 prop_assert!(plan.steps.iter().all(|step| words.contains(step.vm.as_str())));
             }
-            Err(refusal) => prop_assert!(text::refusal(&refusal).starts_with("No plan: ")),
+            Err(refusal) => {
+                let words = text::refusal(&refusal, &case.inventory);
+                prop_assert!(words.starts_with("No plan: "));
+            }
         }
     }
 

@@ -370,3 +370,70 @@ fn more_losses_than_can_be_tried_are_refused() {
         }
     );
 }
+
+fn text(words: &str) -> Text {
+    Text::from(words.to_owned())
+}
+
+#[test]
+fn a_host_that_lacks_what_a_guest_needs_does_not_take_it_and_says_how_that_shows() {
+    let mut facts = two();
+    facts.vms[0].needs = [text("network \"lan\""), text("pool \"images\"")].into();
+    // What nobody looked for, and what others need, keeps none away.
+    let others = (text("network \"dmz\""), text("is not there"));
+    facts.hosts[1].lacks = [others].into();
+    let made = plan(&facts, &loose(), &drain(&["h1"])).unwrap();
+    assert_eq!(made.steps.len(), 1);
+    let shows = text("libvirt's network \"lan\" is not active");
+    facts.hosts[1]
+        .lacks
+        .insert(text("network \"lan\""), shows.clone());
+    let lacks = NoPlace::Lacks { what: vec![shows] };
+    assert_eq!(reason(&facts, &loose()), lacks);
+    assert_eq!(lacks.to_string(), "libvirt's network \"lan\" is not active");
+}
+
+#[test]
+fn a_guest_that_no_host_can_take_stays_and_says_why_of_each_and_the_others_move() {
+    let mut facts = inventory(
+        [host("h1", 32), host("h2", 32), host("h3", 32)],
+        [vm("5f2c", "h1", 4), vm("web", "h1", 8)],
+    );
+    facts.vms[0].called = Some(text("libvirt's \"db\""));
+    facts.vms[0].policy.cannot_move = CannotMove::Skip;
+    facts.vms[0].needs = [text("network"), text("libvirt")].into();
+    facts.hosts[1].lacks = [(text("network"), text("has no network"))].into();
+    facts.hosts[2].lacks = [(text("libvirt"), text("has no libvirt"))].into();
+    let one = ClusterPolicy {
+        keep: KeepLosses {
+            losses: 1,
+            of: LossOf::Host,
+        },
+        ..loose()
+    };
+    let made = plan(&facts, &one, &drain(&["h1"])).unwrap();
+    let moved: Vec<_> = made.steps.iter().map(|step| step.vm.as_str()).collect();
+    assert_eq!(moved, ["web"]);
+    assert_eq!(made.unmoved[0].then, Then::RunsOn);
+    // Its host's loss is its own: nobody could have it.
+    assert_eq!(made.afterwards.losses.bound_to_their_host, 1);
+    let words = drover_plan::text::plan(&made);
+    for said in [
+        "  5f2c (libvirt's \"db\") on h1, 4 GiB: runs on there",
+        "    h2: has no network\n",
+        "    h3: has no libvirt\n",
+    ] {
+        assert!(words.contains(said), "no {said:?} in {words}");
+    }
+}
+
+#[test]
+fn a_refusal_says_what_people_call_the_guests_that_keep_from_a_plan() {
+    let mut facts = two();
+    facts.vms[0].called = Some(text("libvirt's \"db\""));
+    facts.vms[0].needs = [text("network")].into();
+    facts.hosts[1].lacks = [(text("network"), text("has no network"))].into();
+    let refused = plan(&facts, &loose(), &drain(&["h1"])).unwrap_err();
+    let words = drover_plan::text::refusal(&refused, &facts);
+    assert!(words.contains("(libvirt's \"db\") on h1"), "{words}");
+}

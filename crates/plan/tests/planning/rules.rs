@@ -21,7 +21,7 @@ fn vm_of<'i>(inventory: &'i Inventory, name: &drover_types::VmName) -> &'i Vm {
     inventory.vms.iter().find(|vm| vm.name == *name).unwrap()
 }
 
-/// Pins, and a processor that its definition names: what no other guest changes of one that is started anew.
+/// Pins, what it needs, and a processor that its definition names: what no other guest changes of one that is started anew.
 pub fn may_start(inventory: &Inventory, vm: &Vm, to: &HostName) -> bool {
     let to = host_of(inventory, to);
     let pins = &vm.policy.pinned;
@@ -39,7 +39,8 @@ pub fn may_start(inventory: &Inventory, vm: &Vm, to: &HostName) -> bool {
         }
         GuestCpu::Passthrough => true,
     };
-    named && labelled && processor
+    let lacks = vm.needs.iter().any(|need| to.lacks.contains_key(need));
+    named && labelled && processor && !lacks
 }
 
 /// The same of one that runs, and its processor and QEMU.

@@ -13,17 +13,20 @@ use super::arrival::{self, Arrival};
 use super::call::{Call, Stands};
 use super::conditions::{self, of_domain};
 use super::confined;
+use super::fit;
 use super::held::{HeldDomain, Now, Side};
 use super::leaving::Terms;
 use super::line::Line;
+use super::needs;
+use super::offers::{self, Fresh};
 use super::other::OtherHost;
 use super::owed::{self, Given};
 use super::places;
 use super::record::{DomainRecord, kept_definition};
-use super::turns::{Taken, Turn};
+use super::turns::{Taken, Turn, Way};
 use crate::agent::Context;
-use crate::libvirt::domains::name;
 use crate::libvirt::orders;
+use crate::libvirt::preflight::Preflight;
 use crate::libvirt::virsh::Place;
 use crate::migration::relays::Relays;
 use crate::registry::Reservation;
@@ -110,7 +113,7 @@ impl ToLeave<'_> {
     ///
     /// # Errors
     /// It cannot be moved now.
-    pub async fn held(self) -> Result<(HeldDomain, Option<String>), Refusal> {
+    pub async fn held(self) -> Result<(HeldDomain, Vec<String>), Refusal> {
         let Self {
             context,
             migration,
@@ -125,9 +128,13 @@ impl ToLeave<'_> {
             of_domain(place.host, code, migration.vm.as_str(), &why)
         })?;
         let look = look.ok_or(self.no_such)?;
-        let note = conditions::by_state(place, &look)?;
+        let stands = conditions::by_state(place, &look)?;
         let described = described(place.host, &connection, &look).await?;
-        let needs = conditions::by_devices(place.host, &look.domain.name, &described)?;
+        let obstacles = fit::obstacles(context, &described).await;
+        conditions::by_obstacles(place.host, &look.domain.name, &obstacles.all)?;
+        let (needs, beyond) = needs::told(&Preflight::of(&described).needs);
+        let here = offers::offers(context, Some(&connection), &needs, Fresh::Now).await;
+        let needs = offers::believed(needs, &here);
         confined::look(context, &look.domain.name, &described.confined_by)?;
         places::make_folder().map_err(|error| no_folder(&error))?;
         let domain = MovingDomain {
@@ -155,7 +162,8 @@ impl ToLeave<'_> {
             (line, Some(self.turn)),
         );
         held.reach_at_first(connection);
-        Ok((held, note))
+        let notes = [stands, obstacles.note, beyond];
+        Ok((held, notes.into_iter().flatten().collect()))
     }
 }
 
@@ -187,11 +195,9 @@ pub async fn arrive(
     })?;
     let connection = reached(context, line.connect().await)?;
     conditions::not_here(place(context, &line), &connection, uuid, &domain.name).await?;
-    confined::look_here(context, &connection, &domain.name).await?;
-    let looks = context.libvirt.looks();
-    looks
-        .look(&context.config.host, &name(&domain.name), &domain.needs)
-        .await?;
+    let models = confined::models(context, &connection).await?;
+    confined::look_here(context, &domain.name, &models)?;
+    offers::has_all(context, &connection, &domain.name, &domain.needs).await?;
     places::make_folder().map_err(|error| no_folder(&error))?;
     let side = Side::Arrives {
         control: Some(control),
@@ -239,8 +245,8 @@ pub fn taken_up(
             _name: None,
         },
     };
-    let moves = Taken::Moves(migration.id);
-    let turn = context.libvirt.turns().take(uuid, moves).ok();
+    let turns = context.libvirt.turns();
+    let turn = turns.move_it(uuid, migration.id, way(migration)).ok();
     Ok(held(context, migration, (uuid, domain), side, (line, turn)))
 }
 
@@ -274,9 +280,16 @@ fn held(
     }
 }
 
+fn way(migration: &Migration) -> Way {
+    Way {
+        source: migration.source.clone(),
+        destination: migration.destination.clone(),
+    }
+}
+
 fn turn(context: &Context, uuid: Uuid, migration: &Migration) -> Result<Turn, Refusal> {
-    let moves = Taken::Moves(migration.id);
-    let turn = context.libvirt.turns().take(uuid, moves);
+    let turns = context.libvirt.turns();
+    let turn = turns.move_it(uuid, migration.id, way(migration));
     turn.map_err(|taken| {
         let vm = &migration.vm;
         let message = format!("domain {vm} {taken}");

@@ -1,11 +1,12 @@
 //! What has to be so of a domain before it moves, by what libvirt tells of it on either host.
 
-use drover_api::{DomainNeed, ErrorCode, Refusal};
+use std::path::PathBuf;
+
+use drover_api::{ErrorCode, Refusal};
 use drover_libvirt::{Connection, Description, Disk, DomainState, Look, Source, Why};
 use drover_types::{HostName, VmName, with_sources};
 use uuid::Uuid;
 
-use super::needs;
 use crate::libvirt::domains::{name, words};
 use crate::libvirt::preflight::Preflight;
 use crate::libvirt::virsh::Place;
@@ -56,22 +57,41 @@ pub fn by_state(place: Place<'_>, look: &Look) -> Result<Option<String>, Refusal
     }
 }
 
-/// What it needs there, unless something keeps it here, such as disks that are not known to be the same there: libvirt looks at
+/// What keeps a domain here that is so described, such as disks that are not known to be the same on another host: libvirt looks at
 /// those in files only.
-///
-/// # Errors
-/// Something does, and what.
-pub fn by_devices(
-    host: &HostName,
-    called: &str,
-    description: &Description,
-) -> Result<Vec<DomainNeed>, Refusal> {
-    let Preflight { obstacles, needs } = Preflight::of(description);
+pub fn obstacles(description: &Description) -> Vec<String> {
+    let obstacles = Preflight::of(description).obstacles;
     let obstacles = obstacles.iter().map(ToString::to_string);
     let local = description.disks.iter().filter_map(not_known_there);
-    let all: Vec<String> = obstacles.chain(local).collect();
+    obstacles.chain(local).collect()
+}
+
+/// Disks in files that both hosts have to share while it moves, by libvirt's own rule: those that are written to, whatever the host's
+/// cache is (`qemuMigrationSrcIsSafe`, of 9.0.0 and 11.3.0).
+pub fn bound_to_shared_files(description: &Description) -> impl Iterator<Item = (&Disk, &PathBuf)> {
+    let disks = description.disks.iter();
+    disks.filter_map(|disk| match &disk.source {
+        Source::File(path) if !disk.read_only => Some((disk, path)),
+        _ => None,
+    })
+}
+
+/// Why such a disk keeps a domain here, where its file is on a file system that no other host has.
+pub fn of_this_host(disk: &Disk, file_system: &str) -> String {
+    let target = &disk.target;
+    format!(
+        "its disk {target} is in a file on {file_system}, which no other host shares: libvirt moves it only from a file system that hosts \
+         share"
+    )
+}
+
+/// The refusal of one that these keep here.
+///
+/// # Errors
+/// There is one.
+pub fn by_obstacles(host: &HostName, called: &str, all: &[String]) -> Result<(), Refusal> {
     if all.is_empty() {
-        return Ok(needs::told(&needs));
+        return Ok(());
     }
     let why = format!("it cannot be moved: {}", all.join("; "));
     Err(of_domain(host, ErrorCode::OfLibvirt, called, &why))
@@ -79,16 +99,19 @@ pub fn by_devices(
 
 /// Why a disk keeps a domain from being moved, where this agent cannot tell whether the destination has the same one.
 fn not_known_there(disk: &Disk) -> Option<String> {
-    let what = match &disk.source {
-        _ if disk.read_only => return None,
-        Source::Block(path) => format!("on {}", path.display()),
-        Source::Volume { pool, volume } => format!("volume {volume:?} of pool {pool:?}"),
-        Source::File(_) | Source::Network(_) | Source::Nothing | Source::Other(_) => return None,
-    };
+    if disk.read_only {
+        return None;
+    }
+    let mut layers = std::iter::once(&disk.source).chain(&disk.below);
+    let what = layers.find_map(|source| match source {
+        Source::Block(path) => Some(format!("on {}", path.display())),
+        Source::Volume { pool, volume } => Some(format!("volume {volume:?} of pool {pool:?}")),
+        Source::File(_) | Source::Network(_) | Source::Nothing | Source::Other(_) => None,
+    })?;
     let target = &disk.target;
     Some(format!(
-        "its disk {target} is {what}, of which it is not known whether it is the same on another host: only disks in files that \
-         hosts share, and those over a network, are moved by the agent"
+        "its disk {target}, or what that is changes of, is {what}, of which it is not known whether it is the same on another host: only \
+         disks in files that hosts share, and those over a network, are moved by the agent"
     ))
 }
 
@@ -157,6 +180,7 @@ mod tests {
         Disk {
             target: "vda".to_owned(),
             source,
+            below: Vec::new(),
             read_only,
             cache: None,
             transient: false,
@@ -189,7 +213,7 @@ mod tests {
             let note = stands(DomainState::Paused, why).unwrap().unwrap();
             let told = format!("stands still because {why}, and is left so");
             assert!(note.contains(&told), "{note}");
-            let resume = r"`virsh -c 'qemu:///other' resume 'it'\''s 1'` has it run";
+            let resume = r"`virsh -c qemu:///other resume 'it'\''s 1'` has it run";
             assert!(note.ends_with(resume), "{note}");
         }
     }
@@ -234,7 +258,7 @@ mod tests {
         let by_name = on(|place| has_one(place, "it's 1", other, id));
         assert!(by_name.message.contains("of that name"), "{by_name}");
         let next = by_name.next.unwrap();
-        let undefine = format!("`virsh -c 'qemu:///other' undefine {other}`");
+        let undefine = format!("`virsh -c qemu:///other undefine {other}`");
         assert!(next.contains(&undefine), "{next}");
         let (vm, b) = ("web".parse().unwrap(), "b".parse().unwrap());
         let there = on(|place| in_memory_there(place, &vm, &b));
@@ -257,6 +281,11 @@ mod tests {
         assert!(why(block(), false).unwrap().contains("/dev/vg/web"));
         assert!(why(volume(), false).unwrap().contains("\"images\""));
         assert_eq!(why(block(), true), None);
+        let upon = Disk {
+            below: vec![block()],
+            ..disk(Source::File("/shared/web.qcow2".into()), false)
+        };
+        assert!(not_known_there(&upon).unwrap().contains("/dev/vg/web"));
         for known in [
             Source::File("/shared/web.qcow2".into()),
             Source::Network("rbd".to_owned()),
@@ -264,5 +293,27 @@ mod tests {
         ] {
             assert_eq!(why(known, false), None);
         }
+    }
+
+    #[test]
+    fn what_is_written_to_has_to_be_in_a_file_that_hosts_share_whatever_the_cache_is() {
+        let with = |cache: Option<&str>, read_only| Disk {
+            cache: cache.map(str::to_owned),
+            ..disk(Source::File("/images/web.qcow2".into()), read_only)
+        };
+        let description = |disk| Description {
+            disks: vec![disk],
+            ..Description::default()
+        };
+        let bound = |disk| bound_to_shared_files(&description(disk)).count() > 0;
+        assert!(bound(with(None, false)) && bound(with(Some("none"), false)));
+        assert!(!bound(with(None, true)));
+        let network = disk(Source::Network("rbd".to_owned()), false);
+        assert!(!bound(network));
+        let why = of_this_host(&with(None, false), "ext4");
+        assert!(
+            why.starts_with("its disk vda is in a file on ext4, which"),
+            "{why}"
+        );
     }
 }

@@ -46,15 +46,11 @@ pub fn look(context: &Context, called: &str, models: &[String]) -> Result<(), Re
     Err(refusal.next("libvirt's own `virsh migrate` moves it, over one network address"))
 }
 
-/// The same for one that comes, of which only its host tells what would confine it.
+/// What confines hypervisors on this host.
 ///
 /// # Errors
-/// It may not, or libvirt does not tell.
-pub async fn look_here(
-    context: &Context,
-    connection: &Connection,
-    called: &str,
-) -> Result<(), Refusal> {
+/// libvirt does not tell.
+pub async fn models(context: &Context, connection: &Connection) -> Result<Vec<String>, Refusal> {
     let unknown = |why: String| {
         let host = &context.config.host;
         let message = format!("what confines hypervisors on {host} is not known: {why}");
@@ -62,8 +58,18 @@ pub async fn look_here(
     };
     let told = connection.capabilities().await;
     let told = told.map_err(|error| unknown(with_sources(&error)))?;
-    let models = confining(&told).map_err(|error| unknown(error.to_string()))?;
-    look(context, called, &models)
+    confining(&told).map_err(|error| unknown(error.to_string()))
+}
+
+/// Whether a domain may come that would be confined by these.
+///
+/// # Errors
+/// It may not.
+pub fn look_here(context: &Context, called: &str, models: &[String]) -> Result<(), Refusal> {
+    look(context, called, models).map_err(|refusal| Refusal {
+        code: ErrorCode::HostLacks,
+        ..refusal
+    })
 }
 
 /// Why a hypervisor that this confines could not use the socket; none where it can.

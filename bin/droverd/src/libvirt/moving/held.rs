@@ -15,7 +15,7 @@ use super::line::Line;
 use super::owed::{self, Given};
 use super::places;
 use super::record::{Debt, DomainRecord, Owed};
-use super::turns::{Taken, Turn};
+use super::turns::{self, Turn};
 use crate::agent::Context;
 use crate::libvirt::is_in_memory;
 use crate::libvirt::virsh::Place;
@@ -153,9 +153,18 @@ impl HeldDomain {
     fn take_turn(&self) -> Result<(), String> {
         let mut now = self.now();
         if now.turn.is_none() {
-            let moves = Taken::Moves(self.migration);
-            let turn = self.context.libvirt.turns().take(self.uuid, moves);
-            let turn = turn
+            let (here, other) = (self.context.config.host.clone(), self.other.clone());
+            let (source, destination) = match &self.side {
+                Side::Leaves { .. } => (here, other),
+                Side::Arrives { .. } => (other, here),
+            };
+            let way = turns::Way {
+                source,
+                destination,
+            };
+            let turns = self.context.libvirt.turns();
+            let turn = turns
+                .move_it(self.uuid, self.migration, way)
                 .map_err(|taken| format!("the domain {taken}, and has to have its end before"))?;
             now.turn = Some(turn);
         }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::limits::{DOMAIN_NEEDS_ASKED, INVENTORY, SHOW};
+
 /// For a libvirtd whose client has gone to end what it was starting for that: it does within a second.
 pub const SETTLES: Duration = Duration::from_secs(5);
 
@@ -11,5 +13,21 @@ pub const DOMAIN_NEEDS: usize = 256;
 /// For looking whether they are there, which hangs where they are on another machine that is gone.
 pub const LOOK_FOR_FILES: Duration = Duration::from_secs(5);
 
+// Whoever asks a host what it has waits for that and for its libvirt.
+const _: () = assert!(LOOK_FOR_FILES.as_secs() + SHOW.as_secs() < INVENTORY.as_secs());
+
 /// Looks of that kind at once. One that hangs may do so for ever.
 pub const LOOKS: usize = 4;
+
+/// How long it is believed what a host has: planning, looking at the plan and beginning with it ask for the same in a row. Who moves a
+/// domain has it looked for anew.
+pub const OFFER_KEPT: Duration = Duration::from_secs(10);
+
+/// Things of which that is kept: those of four who ask for different ones.
+pub const OFFERS_KEPT: usize = 4 * DOMAIN_NEEDS_ASKED;
+
+/// How long it is believed what a domain needs: somebody may attach a device meanwhile, which its move finds then.
+pub const FIT_KEPT: Duration = Duration::from_secs(10);
+
+/// Longest beginning of libvirt's qemu.conf that is looked through: with all of its comments it has some 40 KiB.
+pub const CONF_BYTES: u64 = 1 << 20;

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::line::Line;
 use super::record::DomainRecord;
-use super::turns::{Taken, Turn};
+use super::turns::Turn;
 use crate::agent::Context;
 use crate::libvirt::is_in_memory;
 
@@ -57,8 +57,8 @@ impl<'a> Ended<'a> {
     }
 
     fn turn(&self) -> Result<Turn, String> {
-        let settles = Taken::Settles(self.migration);
-        let turn = self.context.libvirt.turns().take(self.uuid, settles);
+        let turns = self.context.libvirt.turns();
+        let turn = turns.settle_it(self.uuid, self.migration);
         turn.map_err(|taken| format!("it {taken}"))
     }
 

@@ -2,12 +2,27 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use drover_types::MigrationId;
+use drover_types::{HostName, MigrationId};
 use uuid::Uuid;
 
 /// Which domains have a migration. One domain has one at a time on this host, from here or to here.
 #[derive(Debug, Clone, Default)]
-pub struct Turns(Arc<Mutex<BTreeMap<Uuid, Taken>>>);
+pub struct Turns(Arc<Mutex<BTreeMap<Uuid, Entry>>>);
+
+#[derive(Debug)]
+struct Entry {
+    taken: Taken,
+    way: Option<Way>,
+}
+
+/// Between which hosts a domain moves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Way {
+    /// From here.
+    pub source: HostName,
+    /// To here.
+    pub destination: HostName,
+}
 
 /// What a domain's turn is taken for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,22 +52,46 @@ pub struct Turn {
 
 impl Turns {
     /// Nothing in here panics while it holds the lock, so a poisoned one is as good.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Uuid, Taken>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Uuid, Entry>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The turn, for this.
+    /// The turn of a domain that moves so.
     ///
     /// # Errors
     /// What it is taken for already.
-    pub fn take(&self, domain: Uuid, taken: Taken) -> Result<Turn, Taken> {
+    pub fn move_it(&self, domain: Uuid, id: MigrationId, way: Way) -> Result<Turn, Taken> {
+        let taken = Taken::Moves(id);
+        let way = Some(way);
+        self.enter(domain, Entry { taken, way })
+    }
+
+    /// The turn to put a domain in order.
+    ///
+    /// # Errors
+    /// As [`Turns::move_it`].
+    pub fn settle_it(&self, domain: Uuid, after: MigrationId) -> Result<Turn, Taken> {
+        let taken = Taken::Settles(after);
+        self.enter(domain, Entry { taken, way: None })
+    }
+
+    fn enter(&self, domain: Uuid, entry: Entry) -> Result<Turn, Taken> {
         let mut all = self.lock();
         if let Some(other) = all.get(&domain) {
-            return Err(*other);
+            return Err(other.taken);
         }
-        all.insert(domain, taken);
+        all.insert(domain, entry);
         let all = self.clone();
         Ok(Turn { all, domain })
+    }
+
+    /// Between which hosts domains move now.
+    pub fn ways(&self) -> BTreeMap<Uuid, Way> {
+        let all = self.lock();
+        let moving = all
+            .iter()
+            .filter_map(|(domain, entry)| Some((*domain, entry.way.clone()?)));
+        moving.collect()
     }
 }
 
@@ -70,17 +109,23 @@ mod tests {
     fn a_domain_has_one_migration_at_a_time() {
         let turns = Turns::default();
         let (web, db) = (Uuid::from_u128(1), Uuid::from_u128(2));
-        let moves = |number| Taken::Moves(MigrationId(Uuid::from_u128(number)));
-        let first = turns.take(web, moves(7)).unwrap();
-        assert_eq!(turns.take(web, moves(8)).map(drop), Err(moves(7)));
-        let _other = turns.take(db, moves(8)).unwrap();
-        drop(first);
-        let settles = Taken::Settles(MigrationId(Uuid::from_u128(7)));
-        let after = turns.take(web, settles).unwrap();
-        let refused = turns.take(web, moves(9)).map(drop).unwrap_err();
-        assert_eq!(refused, settles);
+        let id = |number| MigrationId(Uuid::from_u128(number));
+        let way = || Way {
+            source: "a".parse().unwrap(),
+            destination: "b".parse().unwrap(),
+        };
+        let moves = |domain, number| turns.move_it(domain, id(number), way());
+        let first = moves(web, 7).unwrap();
+        assert_eq!(moves(web, 8).map(drop), Err(Taken::Moves(id(7))));
+        let other = moves(db, 8).unwrap();
+        assert_eq!(turns.ways(), [(web, way()), (db, way())].into());
+        drop((first, other));
+        let after = turns.settle_it(web, id(7)).unwrap();
+        assert_eq!(turns.ways(), [].into(), "it moves no more");
+        let refused = moves(web, 9).map(drop).unwrap_err();
+        assert_eq!(refused, Taken::Settles(id(7)));
         assert!(refused.to_string().contains("in order after migration"));
         drop(after);
-        assert!(turns.take(web, moves(9)).is_ok());
+        assert!(moves(web, 9).is_ok());
     }
 }

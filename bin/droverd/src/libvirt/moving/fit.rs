@@ -1,0 +1,279 @@
+//! What of a domain decides whether it can leave this host, and for where: known before anybody orders it.
+//!
+//! Each domain's description is asked for once and kept for [`limits::FIT_KEPT`], unless what libvirt lists of it has changed.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use drover_api::DomainNeed;
+use drover_libvirt::{Connection, Description, Disk, Domain, Look, Xml};
+use drover_plan::inventory::GuestCpu;
+use drover_types::with_sources;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout_at};
+use uuid::Uuid;
+
+use super::needs::Hang;
+use super::{conditions, confined, limits, needs};
+use crate::agent::Context;
+use crate::libvirt::Seen;
+use crate::libvirt::domains::is_in_memory;
+use crate::libvirt::orders;
+use crate::libvirt::preflight::{Preflight, has_hosts_processor};
+use crate::libvirt::virsh::Place;
+use crate::limits::SHOW;
+
+/// Whether a domain can move, as its own host sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fit {
+    /// Why it cannot leave, whatever other hosts have.
+    pub blockers: Vec<String>,
+    /// What is to be known of its move.
+    pub notes: Vec<String>,
+    /// What another host has to have.
+    pub needs: Vec<DomainNeed>,
+    /// Its processor, as far as a plan compares it.
+    pub cpu: GuestCpu,
+}
+
+impl Fit {
+    /// Of one of which nothing is known.
+    pub fn unknown(why: &str) -> Self {
+        Self {
+            blockers: vec![format!("what it needs of another host is not known: {why}")],
+            notes: Vec::new(),
+            needs: Vec::new(),
+            cpu: GuestCpu::Passthrough,
+        }
+    }
+}
+
+/// What keeps a domain on its host, and what is not known of that.
+#[derive(Debug, Default)]
+pub struct Obstacles {
+    /// Each in words.
+    pub all: Vec<String>,
+    /// Why not all of it is known.
+    pub note: Option<String>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    at: Instant,
+    domain: Domain,
+    fit: Fit,
+}
+
+/// What is known of this host's domains.
+#[derive(Debug, Default)]
+pub struct Fits {
+    /// Held while libvirt is asked, so that it is asked once however many want to know.
+    kept: Mutex<BTreeMap<Uuid, Kept>>,
+}
+
+/// Of all domains that are in memory: libvirt is asked for some seconds, and then file systems are looked at for as long.
+pub async fn fits(context: &Context, seen: &Seen) -> BTreeMap<Uuid, Fit> {
+    let mut kept = context.libvirt.fits().kept.lock().await;
+    let in_memory = orders::told(seen).filter(|domain| is_in_memory(domain.state));
+    let now = Instant::now();
+    kept.retain(|_, one| now.duration_since(one.at) < limits::FIT_KEPT);
+    let until = now + SHOW;
+    let (mut fits, mut asked) = (BTreeMap::new(), Vec::new());
+    for domain in in_memory {
+        let lately = kept.get(&domain.uuid).filter(|one| one.domain == *domain);
+        match lately {
+            Some(lately) => drop(fits.insert(domain.uuid, lately.fit.clone())),
+            None => match ask(seen, domain, until).await {
+                Ok((look, description)) => asked.push((domain, look, description)),
+                Err(why) => drop(fits.insert(domain.uuid, Fit::unknown(&why))),
+            },
+        }
+    }
+    let descriptions: Vec<_> = asked
+        .iter()
+        .map(|(_, _, description)| description)
+        .collect();
+    let obstacles = all_obstacles(context, &descriptions).await;
+    for ((domain, look, description), obstacles) in asked.iter().zip(obstacles) {
+        let fit = fit(context, seen, (look, description), obstacles);
+        fits.insert(domain.uuid, fit.clone());
+        let domain = Domain::clone(domain);
+        kept.insert(
+            domain.uuid,
+            Kept {
+                at: now,
+                domain,
+                fit,
+            },
+        );
+    }
+    fits
+}
+
+/// What libvirt tells of a domain.
+///
+/// # Errors
+/// Why it does not.
+async fn ask(seen: &Seen, domain: &Domain, until: Instant) -> Result<(Look, Description), String> {
+    let connection = seen.connection.as_ref();
+    let connection = connection.ok_or_else(|| {
+        let why = seen.problem().unwrap_or("it is being looked for");
+        format!("libvirt is not reached: {why}")
+    })?;
+    let late = || {
+        let seconds = SHOW.as_secs();
+        format!("libvirt did not describe all of its domains within {seconds} s")
+    };
+    // Calls that nobody waits for any more would keep others from theirs.
+    if Instant::now() >= until {
+        return Err(late());
+    }
+    let asked = async {
+        let look = connection.look(domain.uuid).await;
+        let look = look.map_err(|error| with_sources(&error))?;
+        let look = look.ok_or("libvirt has no such domain any more")?;
+        Ok::<_, String>((look, described(connection, domain.uuid).await?))
+    };
+    timeout_at(until, asked).await.map_err(|_| late())?
+}
+
+fn fit(
+    context: &Context,
+    seen: &Seen,
+    (look, description): (&Look, &Description),
+    obstacles: Obstacles,
+) -> Fit {
+    let (domain, place) = (
+        &look.domain,
+        Place {
+            host: &context.config.host,
+            uri: seen.uri.as_deref(),
+        },
+    );
+    let (note, stands) = match conditions::by_state(place, look) {
+        Ok(note) => (note, None),
+        Err(refusal) => (None, Some(refusal.message)),
+    };
+    let mut blockers: Vec<String> = stands.into_iter().chain(obstacles.all).collect();
+    let confined = confined::look(context, &domain.name, &description.confined_by);
+    blockers.extend(confined.err().map(|refusal| refusal.message));
+    let (mut needs, beyond) = needs::told(&Preflight::of(description).needs);
+    needs.extend([
+        DomainNeed::Sockets {
+            domain: domain.name.clone(),
+        },
+        DomainNeed::Vacancy {
+            name: domain.name.clone(),
+            uuid: domain.uuid.to_string(),
+        },
+    ]);
+    if !blockers.is_empty() {
+        needs.clear();
+    }
+    Fit {
+        blockers,
+        notes: [note, obstacles.note, beyond]
+            .into_iter()
+            .flatten()
+            .collect(),
+        needs,
+        cpu: cpu(description),
+    }
+}
+
+/// Why a domain that is so described cannot leave.
+pub async fn obstacles(context: &Context, description: &Description) -> Obstacles {
+    let mut all = all_obstacles(context, &[description]).await;
+    all.pop().unwrap_or_default()
+}
+
+/// Of each of these, in their order. All file systems are looked at in one go.
+async fn all_obstacles(context: &Context, descriptions: &[&Description]) -> Vec<Obstacles> {
+    let files = |description| conditions::bound_to_shared_files(description).collect::<Vec<_>>();
+    let files: Vec<Vec<(&Disk, &PathBuf)>> = descriptions.iter().copied().map(files).collect();
+    let paths: Vec<_> = files
+        .iter()
+        .flatten()
+        .map(|(_, path)| (*path).clone())
+        .collect();
+    let local = match paths.is_empty() {
+        true => Ok(Vec::new()),
+        false => context.libvirt.looks().local(paths).await,
+    };
+    let mut local = local.map(Vec::into_iter);
+    let mut all = Vec::with_capacity(files.len());
+    for (description, files) in descriptions.iter().zip(files) {
+        let mut obstacles = Obstacles {
+            all: conditions::obstacles(description),
+            note: None,
+        };
+        match &mut local {
+            Ok(on) => obstacles.all.extend(of_this_host(&files, on)),
+            Err(hang) if !files.is_empty() => obstacles.note = Some(not_looked_at(*hang)),
+            Err(_) => {}
+        }
+        all.push(obstacles);
+    }
+    all
+}
+
+/// Why these disks keep a domain here, by the file systems that they are on.
+fn of_this_host(
+    files: &[(&Disk, &PathBuf)],
+    on: &mut impl Iterator<Item = Option<&'static str>>,
+) -> Vec<String> {
+    let on = files.iter().zip(on.by_ref());
+    let on = on.filter_map(|((disk, _), on)| Some(conditions::of_this_host(disk, on?)));
+    on.collect()
+}
+
+/// libvirt looks at that, too.
+fn not_looked_at(hang: Hang) -> String {
+    format!("whether its disks are on a file system that hosts share is not known: {hang}")
+}
+
+async fn described(connection: &Connection, id: Uuid) -> Result<Description, String> {
+    let xml = connection.xml(id, Xml::Current).await;
+    let xml = xml.map_err(|error| with_sources(&error))?;
+    Description::read(&xml).map_err(|error| error.to_string())
+}
+
+/// One that is named is compared by libvirt itself.
+fn cpu(description: &Description) -> GuestCpu {
+    match has_hosts_processor(description) {
+        true => GuestCpu::Passthrough,
+        false => GuestCpu::Named {
+            model: None,
+            features: [].into(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_processor_that_is_its_hosts_or_named_or_emulated_is_told_apart() {
+        let of = |xml: &str| {
+            let description = Description::read(xml).unwrap();
+            let (needs, _) = needs::told(&Preflight::of(&description).needs);
+            let is_one = |need: &DomainNeed| matches!(need, DomainNeed::Processor { .. });
+            (cpu(&description), needs.iter().any(is_one))
+        };
+        let any = GuestCpu::Named {
+            model: None,
+            features: [].into(),
+        };
+        let os = "<os><type machine='q35'>hvm</type></os>";
+        let passed = format!("<domain type='kvm'>{os}<cpu mode='host-passthrough'/></domain>");
+        assert_eq!(of(&passed), (GuestCpu::Passthrough, false));
+        let model = "<cpu mode='custom'><model>EPYC-Rome</model></cpu>";
+        let named = format!("<domain type='kvm'>{os}{model}</domain>");
+        assert_eq!(of(&named), (any.clone(), true));
+        for emulated in [model, "<cpu mode='maximum'/>"] {
+            let emulated = format!("<domain type='qemu'>{os}{emulated}</domain>");
+            assert_eq!(of(&emulated), (any.clone(), false), "{emulated}");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What domains of libvirt's need of the host that they go to, and what hosts answer who asks whether they have it.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use drover_types::VmName;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Something that a host has to have so that it can take a domain.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum DomainNeed {
+    /// A file or device.
+    Path {
+        /// Where.
+        #[schema(value_type = String)]
+        path: PathBuf,
+    },
+    /// A bridge or another interface.
+    Interface {
+        /// Its name.
+        name: String,
+    },
+    /// A network of libvirt's, active.
+    Network {
+        /// Its name.
+        name: String,
+    },
+    /// A volume of a storage pool of libvirt's, which is active.
+    Volume {
+        /// The pool.
+        pool: String,
+        /// The volume.
+        volume: String,
+    },
+    /// A secret of libvirt's, by its id.
+    Secret {
+        /// The id.
+        id: String,
+    },
+    /// A secret of libvirt's, by what it is for.
+    SecretFor {
+        /// The kind of that, such as `ceph`.
+        usage_type: String,
+        /// The name of it.
+        usage: String,
+    },
+    /// A hypervisor that knows a machine type.
+    Machine {
+        /// How it is started.
+        machine: DomainMachine,
+    },
+    /// A hypervisor that can give a domain its processor.
+    Processor {
+        /// How it is started.
+        machine: DomainMachine,
+        /// The processor's model, where it is named.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+        /// What libvirt tells of it where the domain runs: the element `cpu`.
+        xml: String,
+    },
+    /// Sockets that a hypervisor of this name may use, where hypervisors are confined.
+    Sockets {
+        /// The domain's name.
+        domain: String,
+    },
+    /// No domain of this name or id.
+    Vacancy {
+        /// The name.
+        name: String,
+        /// The id.
+        uuid: String,
+    },
+    /// Of a newer agent.
+    #[serde(other)]
+    Unknown,
+}
+
+/// How a domain's hypervisor is started.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+pub struct DomainMachine {
+    /// Its type, such as `pc-q35-10.0`.
+    pub machine: String,
+    /// The kind of domain: `kvm`, or `qemu` where its processor is emulated.
+    pub domain_type: String,
+    /// The hypervisor's program, where it is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub emulator: Option<PathBuf>,
+    /// The architecture, where it is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arch: Option<String>,
+}
+
+impl fmt::Display for DomainNeed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path { path } => write!(f, "{}", path.display()),
+            Self::Interface { name } => write!(f, "interface {name}"),
+            Self::Network { name } => write!(f, "libvirt's network {name:?}"),
+            Self::Volume { pool, volume } => {
+                write!(f, "volume {volume:?} of libvirt's pool {pool:?}")
+            }
+            Self::Secret { id } => write!(f, "libvirt's secret {id}"),
+            Self::SecretFor { usage_type, usage } => {
+                write!(f, "libvirt's secret for {usage_type} {usage:?}")
+            }
+            Self::Machine { machine } => {
+                let hypervisor = Self::hypervisor(machine);
+                write!(f, "machine type {} of {hypervisor}", machine.machine)
+            }
+            Self::Processor { machine, model, .. } => {
+                let model = model.as_deref().unwrap_or("of its own");
+                write!(f, "processor {model} of {}", Self::hypervisor(machine))
+            }
+            Self::Sockets { domain } => write!(f, "sockets of the agent's for {domain:?}"),
+            Self::Vacancy { name, uuid } => write!(f, "no domain {name:?} ({uuid})"),
+            Self::Unknown => f.write_str("something that this version does not know"),
+        }
+    }
+}
+
+impl DomainNeed {
+    fn hypervisor(of: &DomainMachine) -> String {
+        let emulator = of.emulator.as_ref();
+        let emulator = emulator.map_or_else(
+            || "its hypervisor".to_owned(),
+            |path| path.display().to_string(),
+        );
+        format!("{emulator} ({})", of.domain_type)
+    }
+}
+
+/// A domain that is in memory, as plans must know it beside what they know of any guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DomainView {
+    /// Its name in plans.
+    #[schema(value_type = String)]
+    pub vm: VmName,
+    /// Its id.
+    pub uuid: String,
+    /// What libvirt calls it.
+    pub name: String,
+    /// What a host has to have that takes it; nothing of one that cannot leave.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<DomainNeed>,
+}
+
+/// Asks a host whether it has all of this.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DomainNeedsRequest {
+    /// Each once.
+    pub needs: Vec<DomainNeed>,
+}
+
+/// What a host has of what it was asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DomainNeedsView {
+    /// Why it takes no domains, whatever it has; missing where it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub takes_none: Option<String>,
+    /// What it has not.
+    #[serde(default)]
+    pub lacks: Vec<DomainLack>,
+    /// What it does not know of, and libvirt says when a domain comes.
+    #[serde(default)]
+    pub unknown: Vec<DomainLack>,
+}
+
+/// One of the things that were asked for, and what is the matter with it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DomainLack {
+    /// Which, counted from 0 in the order of the request.
+    pub need: u32,
+    /// How that shows.
+    pub why: String,
+}
