@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   libvirt's answer ─── it has left, and has no hypervisor here ────────────────────────▶ left
+//!        │                └─ and is off as one that was shut down, destroyed or saved ─────▶ gone
 //!        │ none           it failed ── and the domain is here ───────────────────────────▶ stays
 //!        │                          └─ and is not ───────────────────────────────────────▶ gone
 //!        ▼
@@ -22,7 +23,7 @@
 //! anybody can know. Where nobody does, nothing is said.
 
 use drover_hypervisor::{MachineError, MigrationProgress, MigrationStatus};
-use drover_libvirt::{Leaves, Look};
+use drover_libvirt::{Leaves, Look, Why};
 use drover_types::{HostName, VmName};
 use tokio::time::timeout;
 use uuid::Uuid;
@@ -69,6 +70,17 @@ fn still_here(look: Option<&Look>) -> Option<String> {
     Some(format!(
         "libvirt says that it has left, and that it is {state} here"
     ))
+}
+
+/// Of one that libvirt says has left: that it ran on here, and ended, by libvirt's own word for why it is off. What libvirt forgets, or
+/// says of one that it let go of, too, when it is started again, is no such word.
+fn ended_here(look: Option<&Look>) -> Option<Why> {
+    let why = look?.why;
+    matches!(
+        why,
+        Why::ShutDown | Why::Destroyed | Why::Saved | Why::FromSnapshot
+    )
+    .then_some(why)
 }
 
 /// What follows where only the other host can tell.
@@ -123,11 +135,17 @@ impl Leaving {
     /// libvirt says that it has left. It says so, too, where it did not manage to end it here, and then has it run on
     /// (`qemuMigrationSrcPerformJob` in libvirt's `qemu_migration.c`).
     async fn unless_here(&self) -> Result<MigrationProgress, MachineError> {
-        let Some(why) = still_here(self.look().await?.as_ref()) else {
-            return Ok(progress::of(MigrationStatus::Completed));
-        };
-        self.call.settle(Stands::Failed(why.clone()));
-        Ok(progress::failed(why))
+        let look = self.look().await?;
+        if let Some(why) = still_here(look.as_ref()) {
+            self.call.settle(Stands::Failed(why.clone()));
+            return Ok(progress::failed(why));
+        }
+        match ended_here(look.as_ref()) {
+            Some(how) => Err(self.is_gone(&format!(
+                "libvirt says that it has left, and is off, because {how}"
+            ))),
+            None => Ok(progress::of(MigrationStatus::Completed)),
+        }
     }
 
     /// Nobody's answer tells how it ended: this agent was started since, or libvirtd was.
@@ -211,7 +229,7 @@ impl Leaving {
 
 #[cfg(test)]
 mod tests {
-    use drover_libvirt::{DomainState, Why};
+    use drover_libvirt::DomainState;
 
     use super::*;
     use crate::libvirt::seen::tests::domain;
@@ -235,6 +253,19 @@ mod tests {
             None
         );
         assert_eq!(still_here(None), None);
+    }
+
+    #[test]
+    fn a_domain_that_ran_on_and_ended_has_not_left_whatever_libvirt_says() {
+        let off = |why| ended_here(Some(&look(DomainState::ShutOff, why)));
+        for why in [Why::ShutDown, Why::Destroyed, Why::Saved, Why::FromSnapshot] {
+            assert_eq!(off(why), Some(why));
+        }
+        // So it is where libvirtd was started again since it let go of it, too.
+        for why in [Why::Left, Why::Crashed, Why::Unfollowed, Why::Other(0)] {
+            assert_eq!(off(why), None, "{why}");
+        }
+        assert_eq!(ended_here(None), None);
     }
 
     #[test]
