@@ -8,16 +8,17 @@ use super::orders::find;
 use super::{Contact, Libvirt, Seen};
 
 impl Libvirt {
-    /// What it has of this name or id; none where it is not looked at.
+    /// What it has of this name or id; none where it is not looked at, and no process is there.
     ///
-    /// A QEMU outlives libvirtd: a process that was started for a domain is in memory, whatever libvirt says or does not. It is looked
-    /// for by the domain's id; where that takes longer than [`SHOW`](crate::limits::SHOW) it is not known.
+    /// A QEMU outlives libvirtd: a process that was started for a domain is in memory, whatever libvirt says or does not, and also where
+    /// the agent looks at no libvirt. It is looked for by the domain's id; where that takes longer than [`SHOW`](crate::limits::SHOW) it is
+    /// not known.
     pub async fn holds(&self, vm: &VmName) -> Option<DomainHeld> {
         let seen = self.seen();
-        let held = holds(&seen, vm)?;
+        let held = holds(&seen, vm);
         let id = find(&seen, vm).map(|found| found.uuid);
         let id = id.or_else(|| vm.as_str().parse().ok());
-        if held != DomainHeld::InMemory
+        if held != Some(DomainHeld::InMemory)
             && let Some(id) = id
         {
             let (found, looked_for) = self.processes.look_for(&[id].into()).await;
@@ -28,7 +29,7 @@ impl Libvirt {
                 return Some(DomainHeld::NotKnown);
             }
         }
-        Some(held)
+        held
     }
 }
 
@@ -105,6 +106,8 @@ mod tests {
         }
         let off = Libvirt::at_rest(Seen::off());
         assert_eq!(off.holds(&name).await, None);
+        let _qemu = Qemu::of(id);
+        assert_eq!(off.holds(&name).await, Some(DomainHeld::InMemory));
     }
 
     #[test]
