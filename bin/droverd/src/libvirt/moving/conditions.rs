@@ -189,7 +189,7 @@ mod tests {
             let note = stands(DomainState::Paused, why).unwrap().unwrap();
             let told = format!("stands still because {why}, and is left so");
             assert!(note.contains(&told), "{note}");
-            let resume = r"`virsh -c 'qemu:///other' resume 'it'\''s 1'` has it run";
+            let resume = r"`virsh -c qemu:///other resume 'it'\''s 1'` has it run";
             assert!(note.ends_with(resume), "{note}");
         }
     }
@@ -234,7 +234,7 @@ mod tests {
         let by_name = on(|place| has_one(place, "it's 1", other, id));
         assert!(by_name.message.contains("of that name"), "{by_name}");
         let next = by_name.next.unwrap();
-        let undefine = format!("`virsh -c 'qemu:///other' undefine {other}`");
+        let undefine = format!("`virsh -c qemu:///other undefine {other}`");
         assert!(next.contains(&undefine), "{next}");
         let (vm, b) = ("web".parse().unwrap(), "b".parse().unwrap());
         let there = on(|place| in_memory_there(place, &vm, &b));

@@ -143,7 +143,7 @@ mod tests {
             reason: Reason::from("its host lost power"),
         };
         let told = after(&domain(true, true), &lost).unwrap();
-        let define = "`virsh define '/var/lib/drover/departed/7.xml'`";
+        let define = "`virsh define /var/lib/drover/departed/7.xml`";
         assert!(told.contains(define), "{told}");
         assert!(told.contains("`virsh autostart "), "{told}");
         let told = after(&domain(true, false), &lost).unwrap();
