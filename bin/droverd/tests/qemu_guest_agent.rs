@@ -124,7 +124,7 @@ fn pack(place: &Place, modules: &Path) -> PathBuf {
     }
     let archive = place.path("initramfs");
     let line = format!(
-        "cd {} && chmod 755 init bin/* sbin/* && find . | busybox cpio -o -H newc > {}",
+        "cd {} && chmod -R 755 . && find . | busybox cpio -o -H newc > {}",
         root.display(),
         archive.display()
     );
