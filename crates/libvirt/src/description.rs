@@ -60,8 +60,6 @@ pub struct Disk {
     pub below: Vec<Source>,
     /// The guest cannot write to it.
     pub read_only: bool,
-    /// The host's cache, where one is named: `none`, `writeback`, `writethrough`, `directsync`, `unsafe`.
-    pub cache: Option<String>,
     /// What is written to it is given up when the guest ends.
     pub transient: bool,
     /// It is being copied elsewhere.
@@ -276,13 +274,11 @@ fn secrets(disk: Node<'_, '_>) -> Vec<Secret> {
 
 fn disk(node: Node<'_, '_>) -> Disk {
     let target = child(node, "target").and_then(|target| attribute(target, "dev"));
-    let driver = child(node, "driver");
     Disk {
         target: target.unwrap_or_default(),
         source: source(node),
         below: below(node),
         read_only: child(node, "readonly").is_some(),
-        cache: driver.and_then(|driver| attribute(driver, "cache")),
         transient: child(node, "transient").is_some(),
         mirrored: child(node, "mirror").is_some(),
     }

@@ -354,7 +354,6 @@ mod tests {
             source,
             below: Vec::new(),
             read_only: false,
-            cache: None,
             transient,
             mirrored,
         };

@@ -182,7 +182,6 @@ mod tests {
             source,
             below: Vec::new(),
             read_only,
-            cache: None,
             transient: false,
             mirrored: false,
         }
@@ -296,21 +295,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_to_has_to_be_in_a_file_that_hosts_share_whatever_the_cache_is() {
-        let with = |cache: Option<&str>, read_only| Disk {
-            cache: cache.map(str::to_owned),
-            ..disk(Source::File("/images/web.qcow2".into()), read_only)
-        };
+    fn what_is_written_to_has_to_be_in_a_file_that_hosts_share() {
+        let file = |read_only| disk(Source::File("/images/web.qcow2".into()), read_only);
         let description = |disk| Description {
             disks: vec![disk],
             ..Description::default()
         };
         let bound = |disk| bound_to_shared_files(&description(disk)).count() > 0;
-        assert!(bound(with(None, false)) && bound(with(Some("none"), false)));
-        assert!(!bound(with(None, true)));
+        assert!(bound(file(false)) && !bound(file(true)));
         let network = disk(Source::Network("rbd".to_owned()), false);
         assert!(!bound(network));
-        let why = of_this_host(&with(None, false), "ext4");
+        let why = of_this_host(&file(false), "ext4");
         assert!(
             why.starts_with("its disk vda is in a file on ext4, which"),
             "{why}"
