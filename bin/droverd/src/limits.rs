@@ -68,6 +68,16 @@ pub const CHECKPOINT_BESIDE: Bytes = Bytes(16 << 20);
 /// With room for less than this part of a guest's memory, none is kept of it.
 pub const CHECKPOINT_PART_LEAST: u64 = 2;
 
+/// The least memory for pages of a guest that wait to be kept: what a relay takes for that in any case.
+pub const CHECKPOINT_WAITING_LEAST: Bytes = Bytes(drover_relay::limits::STORED_WAITING_BYTES);
+
+/// And the most.
+pub const CHECKPOINT_WAITING_MOST: Bytes = Bytes(64 << 30);
+
+/// Of the memory that a host has to give when a guest begins to leave it is this part at most: others leave at the same time, and
+/// nothing is to be swapped out for it.
+pub const CHECKPOINT_WAITING_PART: u64 = 4;
+
 /// How long a disk is waited for on which pages of a guest are to be kept, or are: a disk that has to start first takes some seconds. The
 /// guest moves without them then; nothing of it has begun to move before.
 pub const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(8);

@@ -109,6 +109,7 @@ impl SharedPages {
             key: *self.key.bytes(),
             seal: None,
             fill: adds,
+            waiting_bytes: 0,
         };
         let file = segment.file().try_clone()?;
         let lease = Lease {

@@ -122,6 +122,9 @@ pub struct StoredFile {
     pub seal: Option<[u8; 32]>,
     /// Whether pages that cross are added to it.
     pub fill: bool,
+    /// Bytes of pages that may wait to be added, where they are more than usual.
+    #[serde(default)]
+    pub waiting_bytes: u64,
 }
 
 impl std::fmt::Debug for StoredFile {

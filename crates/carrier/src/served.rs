@@ -236,6 +236,7 @@ impl Served {
             key: DigestKey::new(stored.key),
             seal: stored.seal.map(SealKey::new),
             fill: stored.fill,
+            waiting_bytes: stored.waiting_bytes,
         });
         added.map_err(|error| with_sources(&error))?;
         Ok(Answer::Done)

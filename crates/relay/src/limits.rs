@@ -180,8 +180,9 @@ pub(crate) const STORED_READ_LOOKS: u32 = 10;
 /// Of these, how long one lasts.
 pub(crate) const STORED_READ_LOOK: Duration = Duration::from_secs(1);
 
-/// Chunks whose pages wait to be stored, beyond which they are left out: 16 MiB with chunks of 256 KiB.
-pub const STORED_WAITING: usize = 64;
+/// Bytes of pages that may wait to be stored or recorded, beyond which they are left out, where nobody gives them more: 64 chunks of
+/// 256 KiB.
+pub const STORED_WAITING_BYTES: u64 = 16 << 20;
 
 /// By how much packing is nicer than all else (`nice(2)`): a guest's processor that wants the same CPU gets three quarters of
 /// it.

@@ -20,7 +20,8 @@ use crate::reduction::{BaselineFile, NotAdded, StoredFile};
 use crate::report::{Event, NotStarted, Report, Settings};
 use crate::shared::{Listener, Shared, spawn};
 
-/// One side of one migration's data path. Dropping the last handle closes everything.
+/// One side of one migration's data path. Dropping the last handle closes everything; pages that wait to be stored or recorded are still
+/// written.
 pub struct Relay {
     shared: Arc<Shared>,
 }
@@ -44,7 +45,7 @@ impl Relay {
         let made = Local::listening(sockets.into());
         let local = made.map_err(|(path, source)| NotStarted::Socket { path, source })?;
         let local = Arc::new(local);
-        let relay = Self::new(settings, &local, Role::Opener, Box::new(listener));
+        let relay = Self::new(settings, &local, Role::Opener, Arc::new(listener));
         let started = relay.and_then(|relay| {
             let shared = relay.shared.clone();
             spawn("accept", move || channel::accept(&shared)).map_err(NotStarted::Thread)?;
@@ -64,14 +65,14 @@ impl Relay {
         listener: impl Fn(Event) + Send + Sync + 'static,
     ) -> Result<Self, NotStarted> {
         let local = Arc::new(Local::connecting(sockets.into()));
-        Self::new(settings, &local, Role::Accepter, Box::new(listener))
+        Self::new(settings, &local, Role::Accepter, Arc::new(listener))
     }
 
     fn new(
         settings: Settings,
         local: &Arc<Local>,
         role: Role,
-        listener: Box<Listener>,
+        listener: Arc<Listener>,
     ) -> Result<Self, NotStarted> {
         let main = local.main();
         if main > 0 && settings.reduction.is_some() {
@@ -194,7 +195,8 @@ impl Relay {
     /// [`NotAdded`]; the session goes on without.
     pub fn add_stored(&self, file: StoredFile) -> Result<(), NotAdded> {
         let reduction = self.shared.reduction.as_ref();
-        reduction.ok_or(NotAdded::NotAgreed)?.add_stored(file)
+        let reduction = reduction.ok_or(NotAdded::NotAgreed)?;
+        reduction.add_stored(file, self.shared.lives())
     }
 
     /// The guest's baseline: as the destination, pages are recorded there as they arrive; as the source, they are compared with it.
@@ -204,7 +206,8 @@ impl Relay {
     /// [`NotAdded`]; the session goes on without.
     pub fn add_baseline(&self, file: BaselineFile) -> Result<(), NotAdded> {
         let reduction = self.shared.reduction.as_ref();
-        reduction.ok_or(NotAdded::NotAgreed)?.add_baseline(file)
+        let reduction = reduction.ok_or(NotAdded::NotAgreed)?;
+        reduction.add_baseline(file, self.shared.lives())
     }
 
     /// Limits the payload that is sent on a path, or on all together; `None` lifts the limit.

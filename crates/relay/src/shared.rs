@@ -26,7 +26,7 @@ use crate::lane::{self, Sending};
 use crate::local::{Listening, Local};
 use crate::places::{self, Places};
 use crate::pool::{Pool, lock};
-use crate::reduction::{self, Expanded};
+use crate::reduction::{self, Expanded, Lives};
 use crate::report::{Event, LaneEnd, LaneEnds, LaneReport, Reduced, Report, Settings};
 use crate::turns::Bringer;
 
@@ -113,7 +113,7 @@ pub(crate) struct Shared {
     pub(crate) places: Places,
     pub(crate) local: Arc<Local>,
     started: Instant,
-    listener: Box<Listener>,
+    listener: Arc<Listener>,
     /// Dials lanes again, on the side that dials.
     pub(crate) dialer: OnceLock<Arc<Dialer>>,
 }
@@ -136,7 +136,7 @@ impl Shared {
         pool: Pool,
         settings: &Settings,
         local: Arc<Local>,
-        listener: Box<Listener>,
+        listener: Arc<Listener>,
     ) -> Arc<Self> {
         let core = Core {
             session,
@@ -227,6 +227,11 @@ impl Shared {
 
     pub(crate) fn now(&self) -> Duration {
         self.started.elapsed()
+    }
+
+    /// As long as there is one of these, whoever is told of events knows that something of this is left.
+    pub(crate) fn lives(&self) -> Lives {
+        Box::new(self.listener.clone())
     }
 
     pub(crate) fn tell(&self, event: Event) {

@@ -10,12 +10,13 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc::RecvTimeoutError;
 
 use drover_pagestore::{Baseline, Segment, Shape, shape_within};
 use drover_reduce::Counts;
-use drover_relay::{Codec, End, NotAdded, Policy, StoredPages, Way};
-use files::{baseline, given};
-use pair::{BOTH, Pair, Protected, ended, exchange, pair_of};
+use drover_relay::{ByeCode, Codec, End, NotAdded, Policy, StoredFile, StoredPages, Way};
+use files::{baseline, checkpoint, given, sealed};
+use pair::{BOTH, PATIENCE, Pair, Protected, ended, exchange, pair_of};
 use streams::{PAGE, by, main_channel, of_stored, round, settings, stored, telling, until};
 
 /// Carries what one channel sends, once that has returned, and holds what arrives against it.
@@ -107,6 +108,30 @@ fn a_baseline_that_was_damaged_or_is_another_guests_costs_bytes_and_nothing_else
         counts.stored_changed == 0 && pages.compared > 200,
         "{counts:?}"
     );
+}
+
+#[test]
+fn what_waits_to_be_stored_is_written_before_nothing_of_the_relay_is_left() {
+    let segment = checkpoint();
+    let pair = pair_of(Protected::ByTls, settings());
+    let waits = StoredFile {
+        waiting_bytes: 64 << 20,
+        ..sealed(&segment, true)
+    };
+    pair.source.add_stored(waits).unwrap();
+    pair.connect();
+    let all = [round(0), round(1)];
+    carry(&pair, &main_channel(&all), || {});
+    let Pair {
+        source,
+        source_events,
+        ..
+    } = pair;
+    source.close(ByeCode::Finished);
+    drop(source);
+    while let Err(RecvTimeoutError::Timeout) | Ok(_) = source_events.recv_timeout(PATIENCE) {}
+    let different: HashSet<_> = all.concat().into_iter().map(|(_, page)| page).collect();
+    assert_eq!(segment.count().unwrap() as usize, different.len());
 }
 
 /// A file with one page that no guest has.

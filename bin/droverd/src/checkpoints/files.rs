@@ -66,6 +66,7 @@ impl Told {
             key: self.digests,
             seal: Some(self.seal),
             fill,
+            waiting_bytes: 0,
         }
     }
 

@@ -25,9 +25,9 @@ use libvirt::LibvirtSection;
 pub use store::EtcdConfig;
 use store::StoreSection;
 use values::{
-    AbsolutePath, CheckpointsLast, CpuLatencyMost, DataPort, Lanes, LanesMost, ListenAddress,
-    MaybeLimit, MetricsListen, OnByDefault, OutageLimit, PeerAddresses, ReductionMemory,
-    SharedPagesKeep, SharedPagesMemory,
+    AbsolutePath, CheckpointsLast, CheckpointsMemory, CpuLatencyMost, DataPort, Lanes, LanesMost,
+    ListenAddress, MaybeLimit, MetricsListen, OnByDefault, OutageLimit, PeerAddresses,
+    ReductionMemory, SharedPagesKeep, SharedPagesMemory,
 };
 pub use values::{Channels, InterruptsBy, PlaceBy};
 
@@ -124,6 +124,8 @@ pub struct CheckpointsConfig {
     pub size: Bytes,
     /// For how long.
     pub lasts: Duration,
+    /// What pages of one guest may take while they wait for that.
+    pub memory: Bytes,
 }
 
 /// What protects the lanes of a migration.
@@ -216,6 +218,7 @@ struct CheckpointsSection {
     directory: Option<AbsolutePath>,
     size: Bytes,
     expire_hours: CheckpointsLast,
+    memory: CheckpointsMemory,
 }
 
 #[derive(Default, Deserialize)]
@@ -373,11 +376,13 @@ impl Config {
             directory,
             size,
             expire_hours,
+            memory,
         } = file.checkpoints;
         let checkpoints = CheckpointsConfig {
             directory: directory.map_or_else(|| file.state.0.join("checkpoints"), |path| path.0),
             size,
             lasts: Duration::from_hours(expire_hours.0.into()),
+            memory: memory.0,
         };
         Ok(Self {
             // It is none only where there is no path.

@@ -193,6 +193,10 @@ fn a_bad_value_is_refused_with_file_line_and_key() {
             "0 B is no memory for reduction: give 16 MiB to 16 GiB",
         ),
         (
+            "[checkpoints]\nmemory = \"1 MiB\"",
+            "1 MiB is no memory for pages that wait to be kept: give 16 MiB to 64 GiB",
+        ),
+        (
             "[migration]\nplacement = \"cpu\"",
             "line 2, key `migration.placement`: unknown variant `cpu`, expected `nic` or `none`",
         ),

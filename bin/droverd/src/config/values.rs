@@ -9,8 +9,8 @@ use drover_types::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{
-    CPU_LATENCY_LEAST, CPU_LATENCY_MOST, REDUCTION_MEMORY_LEAST, REDUCTION_MEMORY_MOST,
-    SHARED_PAGES_LEAST, SHARED_PAGES_MOST,
+    CHECKPOINT_WAITING_LEAST, CHECKPOINT_WAITING_MOST, CPU_LATENCY_LEAST, CPU_LATENCY_MOST,
+    REDUCTION_MEMORY_LEAST, REDUCTION_MEMORY_MOST, SHARED_PAGES_LEAST, SHARED_PAGES_MOST,
 };
 
 /// Port of the API when an address has none.
@@ -226,6 +226,30 @@ impl TryFrom<Bytes> for ReductionMemory {
         }
         Err(format!(
             "{bytes} is no memory for reduction: give {REDUCTION_MEMORY_LEAST} to {REDUCTION_MEMORY_MOST}"
+        ))
+    }
+}
+
+/// Memory in which the pages of one guest may wait to be kept while it leaves.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(try_from = "Bytes")]
+pub struct CheckpointsMemory(pub Bytes);
+
+impl Default for CheckpointsMemory {
+    fn default() -> Self {
+        Self(Bytes(512 << 20))
+    }
+}
+
+impl TryFrom<Bytes> for CheckpointsMemory {
+    type Error = String;
+
+    fn try_from(bytes: Bytes) -> Result<Self, String> {
+        if (CHECKPOINT_WAITING_LEAST..=CHECKPOINT_WAITING_MOST).contains(&bytes) {
+            return Ok(Self(bytes));
+        }
+        Err(format!(
+            "{bytes} is no memory for pages that wait to be kept: give {CHECKPOINT_WAITING_LEAST} to {CHECKPOINT_WAITING_MOST}"
         ))
     }
 }

@@ -206,6 +206,7 @@ impl Families {
             ("told", view.told),
             ("untold", view.untold),
             ("added", view.added),
+            ("waiting", view.waiting),
             ("left_out", view.left_out),
             ("recorded", view.recorded),
             ("unrecorded", view.unrecorded),

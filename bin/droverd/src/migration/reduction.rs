@@ -183,6 +183,7 @@ pub fn shared(stored: &StoredPages) -> SharedPagesView {
         found: stored.read,
         found_in_checkpoint: stored.read_sealed,
         added: stored.added,
+        waiting: stored.waiting,
         left_out: stored.left_out,
         recorded: stored.recorded,
         unrecorded: stored.unrecorded,

@@ -95,7 +95,10 @@ pub struct SharedPagesView {
     pub found_in_checkpoint: u64,
     /// Pages that this guest has added: at the destination to those that guests share, at the source to its checkpoint.
     pub added: u64,
-    /// Pages of it that cross and were not looked at, for want of room or time.
+    /// Pages of it that are still to be looked at and wait in memory. Those of a guest that has left are added behind it.
+    #[serde(default)]
+    pub waiting: u64,
+    /// Pages of it that cross and are not looked at, for want of room or time.
     pub left_out: u64,
     /// At the destination: pages that were recorded in the guest's baseline as they arrived, as often as they were. At the source:
     /// those of its baseline.
@@ -120,6 +123,7 @@ impl fmt::Display for SharedPagesView {
             found,
             found_in_checkpoint,
             added,
+            waiting,
             left_out,
             recorded,
             unrecorded,
@@ -136,8 +140,12 @@ impl fmt::Display for SharedPagesView {
         if *found_in_checkpoint > 0 {
             write!(f, ", {found_in_checkpoint} found in its checkpoint")?;
         }
-        if *added > 0 || *left_out > 0 {
-            write!(f, ", {added} added, {left_out} left out")?;
+        if *added > 0 || *waiting > 0 || *left_out > 0 {
+            write!(f, ", {added} added")?;
+            if *waiting > 0 {
+                write!(f, ", {waiting} waiting to be")?;
+            }
+            write!(f, ", {left_out} left out")?;
         }
         if *compared > 0 {
             write!(f, ", {compared} compared with the baseline")?;

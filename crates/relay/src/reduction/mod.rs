@@ -38,10 +38,11 @@ pub(crate) use expander::Expander;
 pub use expander::{ExpandTimes, Expanded};
 pub(crate) use glance::Glance;
 pub(crate) use reducer::{Reducer, Taken};
-pub(crate) use stored::TELLING;
 pub use stored::{BaselineFile, NotAdded, StoredFile, StoredPages};
 use stored::{Bases, Filling, Known, Recording, Store};
+pub(crate) use stored::{Lives, TELLING};
 
+use crate::limits::STORED_WAITING_BYTES;
 use crate::pool::lock;
 use crate::report::Reduced;
 
@@ -146,7 +147,8 @@ impl Shared {
     }
 
     /// As the destination: pages that its host has stored. At either end: where to store those that cross.
-    pub(crate) fn add_stored(&self, stored: StoredFile) -> Result<(), NotAdded> {
+    /// `lives` is not over before what waits to be stored is.
+    pub(crate) fn add_stored(&self, stored: StoredFile, lives: Lives) -> Result<(), NotAdded> {
         let store = match &self.end {
             End::Destination(_, store) if self.agreed.stored_pages > 0 => Some(store),
             End::Source(..) if stored.fill => None,
@@ -160,9 +162,12 @@ impl Shared {
             key,
             seal,
             fill,
+            waiting_bytes,
         } = stored;
         let segment = StoredFile::open(file, seal.as_ref(), self.agreed.page_bytes)?;
-        let filling = fill.then(|| Filling::start(&segment, key.clone(), seal.as_ref()));
+        let waiting_bytes = waiting_bytes.max(STORED_WAITING_BYTES);
+        let start = || Filling::start(&segment, key.clone(), seal.as_ref(), waiting_bytes, lives);
+        let filling = fill.then(start);
         let filling = filling.transpose()?;
         if let Some(store) = store {
             store.add(segment, key)?;
@@ -175,7 +180,7 @@ impl Shared {
     }
 
     /// As the destination: where to record the pages that arrive. As the source: how they were when the guest arrived here.
-    pub(crate) fn add_baseline(&self, file: BaselineFile) -> Result<(), NotAdded> {
+    pub(crate) fn add_baseline(&self, file: BaselineFile, lives: Lives) -> Result<(), NotAdded> {
         let page_bytes = self.agreed.page_bytes;
         let is_new = match &self.end {
             End::Source(..) => {
@@ -186,7 +191,7 @@ impl Shared {
                 is_new
             }
             End::Destination(..) => {
-                let recording = Recording::start(file, page_bytes)?;
+                let recording = Recording::start(file, page_bytes, lives)?;
                 self.recording.set(recording).is_ok()
             }
         };
@@ -226,6 +231,7 @@ impl Shared {
             let filling = filling.unwrap_or_default();
             let mut report = StoredPages {
                 added: filling.added,
+                waiting: filling.waiting,
                 left_out: filling.left_out,
                 trouble: told.trouble.or(filling.trouble),
                 ..told

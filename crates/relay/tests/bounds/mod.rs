@@ -7,7 +7,7 @@ use drover_lanes::limits::{
 };
 use drover_reduce::limits::{FINDING_BYTES, PACKING_BYTES, SAMPLING_BYTES, UNPACKING_BYTES};
 use drover_relay::Reduction;
-use drover_relay::limits::{PIPE_SEGMENT_BYTES, STORED_WAITING};
+use drover_relay::limits::{PIPE_SEGMENT_BYTES, STORED_WAITING_BYTES};
 use drover_session::limits::{FORGOTTEN_PATHS, LOST_LANES_KEPT};
 
 pub const MIB: u64 = 1 << 20;
@@ -133,7 +133,7 @@ impl Session {
 
     /// Pages wait to be written to a file.
     fn waits(self) -> u64 {
-        (STORED_WAITING as u64 + WRITTEN_CHUNKS) * self.chunk_bytes
+        STORED_WAITING_BYTES + WRITTEN_CHUNKS * self.chunk_bytes
     }
 }
 

@@ -31,6 +31,7 @@ pub fn sealed(checkpoint: &Segment, fill: bool) -> StoredFile {
         key: DigestKey::new([7; 32]),
         seal: Some(seal()),
         fill,
+        waiting_bytes: 0,
     }
 }
 

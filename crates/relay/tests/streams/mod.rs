@@ -178,6 +178,7 @@ pub fn stored(segment: &Segment, fill: bool) -> StoredFile {
         key: DigestKey::new([7; 32]),
         seal: None,
         fill,
+        waiting_bytes: 0,
     }
 }
 

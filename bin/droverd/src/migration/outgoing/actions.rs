@@ -11,6 +11,7 @@ use drover_types::with_sources;
 use jiff::Timestamp;
 use tokio::task::JoinHandle;
 
+use super::checkpoint;
 use super::connect::{self, Opening};
 use super::hand_off::{self, Said};
 use super::keep;
@@ -481,15 +482,10 @@ impl Outgoing {
     pub(super) async fn finish(&mut self, outcome: &Outcome) {
         let view = self.last_view.take();
         let view = view.unwrap_or_else(|| self.final_view(outcome));
-        self.carrier = None;
+        let carrier = self.carrier.take();
         if let Some(growing) = self.checkpoint.take() {
             let has_left = *outcome == Outcome::Completed;
-            // Nobody waits for the disk; an agent that ends does for a while.
-            self.link.context.checkpoints.defer(move || {
-                if has_left && let Err(error) = growing.keep() {
-                    tracing::error!(%error, "a checkpoint was not kept");
-                }
-            });
+            checkpoint::end(&self.link, growing, carrier, has_left);
         }
         let ends_here = matches!(
             outcome,

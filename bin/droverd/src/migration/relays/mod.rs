@@ -12,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use drover_carrier::limits::ANSWER;
 use drover_carrier::{
     BaselineFile, Control, ControlError, Counters, Keys, Open, Opened, Place, Posted, Request,
     Side, Start, State, StoredFile,
@@ -21,7 +22,7 @@ use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId, w
 use uuid::Uuid;
 
 use super::held::Sockets;
-use crate::limits::RELAY_ENDS;
+use crate::limits::{RELAY_ENDED, RELAY_ENDS};
 pub use watch::Doubt;
 use watch::{Known, Watch, end, end_own};
 
@@ -325,7 +326,7 @@ impl RelayProcess {
                 "last counters stay"
             );
             if matches!(error, ControlError::Gone(_)) {
-                self.known.wait_until_over();
+                self.known.wait_until_over(ANSWER);
             }
         }
     }
@@ -334,6 +335,12 @@ impl RelayProcess {
     pub fn settle(&self) {
         self.refresh();
         self.known.settle();
+    }
+
+    /// Waits until its process has ended that was [told to](Self::close): until then it may still write to the files that it has. It bounds
+    /// that by itself.
+    pub fn wait_until_gone(&self) {
+        self.known.wait_until_over(RELAY_ENDED);
     }
 
     /// Its process.
@@ -401,7 +408,7 @@ impl RelayProcess {
         }
         end_own(&self.place, Some(self.pid), Duration::ZERO);
         if is_gone {
-            self.known.wait_until_over();
+            self.known.wait_until_over(ANSWER);
         }
     }
 }

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use drover_carrier::limits::ANSWER;
 use drover_carrier::{Counters, Heard, Place, Posted, Told};
 use drover_relay::{BrokenBy, Event};
 
@@ -113,10 +112,10 @@ impl Known {
         self.is_let_go.store(true, Ordering::Release);
     }
 
-    /// Waits until it is known what the end of the connection to it means, for as long as an answer may take.
-    pub(super) fn wait_until_over(&self) {
+    /// Waits until it is known what the end of the connection to it means, for so long.
+    pub(super) fn wait_until_over(&self, patience: Duration) {
         let is_over = lock(&self.is_over);
-        let waited = self.over.wait_timeout_while(is_over, ANSWER, |is| !*is);
+        let waited = self.over.wait_timeout_while(is_over, patience, |is| !*is);
         drop(waited);
     }
 

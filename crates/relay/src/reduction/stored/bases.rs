@@ -10,8 +10,9 @@ use drover_qstream::Channel;
 use drover_reduce::{PageId, Span};
 use drover_types::with_sources;
 
-use super::background::{Background, Written};
+use super::background::{Background, Lives, Size, Written};
 use super::{NotAdded, StoredPages};
+use crate::limits::STORED_WAITING_BYTES;
 use crate::pool::lock;
 use crate::reduction::courtesy::lower_priority;
 use crate::reduction::pages::Pages;
@@ -40,7 +41,11 @@ struct Batch {
 
 impl Recording {
     /// Records to this file from now on pages of so many bytes.
-    pub(crate) fn start(file: BaselineFile, page_bytes: u32) -> Result<Self, NotAdded> {
+    pub(crate) fn start(
+        file: BaselineFile,
+        page_bytes: u32,
+        lives: Lives,
+    ) -> Result<Self, NotAdded> {
         let mut recorder = Recorder::new(file.file, &file.seal)?;
         check(recorder.shape(), page_bytes)?;
         let record = move |batch: Batch| {
@@ -53,7 +58,8 @@ impl Recording {
                 trouble: None,
             })
         };
-        let background = Background::start("baseline", "the guest's baseline", record);
+        let what = "the guest's baseline";
+        let background = Background::start("baseline", what, STORED_WAITING_BYTES, lives, record);
         let background = background.map_err(NotAdded::Thread)?;
         Ok(Self { background })
     }
@@ -62,7 +68,11 @@ impl Recording {
         if pages.is_empty() {
             return;
         }
-        self.background.offer(pages.len() as u64, || {
+        let size = Size {
+            pages: pages.len() as u64,
+            bytes: pages.iter().map(|(_, at)| at.len() as u64).sum(),
+        };
+        self.background.offer(size, || {
             let bytes = pages.iter().filter_map(|(_, at)| raw.get(at.clone()));
             Batch {
                 addresses: pages.iter().map(|(page, _)| page.0).collect(),

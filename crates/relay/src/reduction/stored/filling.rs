@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use drover_pagestore::{DigestKey, Filler, SealKey, Segment};
 
-use super::background::{Background, Written};
+use super::background::{Background, Lives, Size, Written};
 use super::{NotAdded, StoredPages};
 
 const KEPT_FROM_IT: &str = "another relay has kept all others from it, as one does that is stopped";
@@ -16,11 +16,13 @@ pub(crate) struct Filling {
 }
 
 impl Filling {
-    /// Adds to this file from now on.
+    /// Adds to this file from now on, what waits also when nobody offers any more.
     pub(crate) fn start(
         segment: &Segment,
         key: DigestKey,
         seal: Option<&SealKey>,
+        waiting_bytes: u64,
+        lives: Lives,
     ) -> Result<Self, NotAdded> {
         let mut filler = Filler::new(segment.file(), key, seal)?;
         let fill = move |pages: Vec<u8>| {
@@ -32,7 +34,8 @@ impl Filling {
                 trouble: (added.left_out > 0).then_some(KEPT_FROM_IT),
             })
         };
-        let background = Background::start("store", "the file of stored pages", fill);
+        let what = "the file of stored pages";
+        let background = Background::start("store", what, waiting_bytes, lives, fill);
         Ok(Self {
             page_bytes: segment.shape().page_bytes,
             background: background.map_err(NotAdded::Thread)?,
@@ -45,8 +48,12 @@ impl Filling {
         if bytes == 0 {
             return;
         }
-        let count = bytes as u64 / u64::from(self.page_bytes);
-        self.background.offer(count, || {
+        let bytes = bytes as u64;
+        let size = Size {
+            pages: bytes / u64::from(self.page_bytes),
+            bytes,
+        };
+        self.background.offer(size, || {
             let all = pages.iter().filter_map(|at| raw.get(at.clone()));
             all.collect::<Vec<_>>().concat()
         });
@@ -56,6 +63,7 @@ impl Filling {
         let standing = self.background.standing();
         StoredPages {
             added: standing.written,
+            waiting: standing.waiting,
             left_out: standing.left_out,
             trouble: standing.trouble,
             ..StoredPages::default()
@@ -71,6 +79,12 @@ mod tests {
     use drover_pagestore::{KEY_BYTES, Shape};
 
     use super::*;
+    use crate::limits::STORED_WAITING_BYTES;
+
+    fn started(segment: &Segment) -> Filling {
+        let key = DigestKey::new([1; KEY_BYTES]);
+        Filling::start(segment, key, None, STORED_WAITING_BYTES, Box::new(())).unwrap()
+    }
 
     #[test]
     fn a_relay_that_is_stopped_while_it_stores_costs_others_pages_and_is_told() {
@@ -84,7 +98,7 @@ mod tests {
         let path = format!("/proc/self/fd/{}", segment.file().as_raw_fd());
         let stopped = File::options().write(true).open(path).unwrap();
         stopped.lock().unwrap();
-        let filling = Filling::start(&segment, DigestKey::new([1; KEY_BYTES]), None).unwrap();
+        let filling = started(&segment);
         let page = 0..1024;
         let crossed = std::slice::from_ref(&page);
         filling.offer(&[1; 1024], crossed);
@@ -111,7 +125,7 @@ mod tests {
             places: 2,
         })
         .unwrap();
-        let filling = Filling::start(&segment, DigestKey::new([1; KEY_BYTES]), None).unwrap();
+        let filling = started(&segment);
         let raw: Vec<u8> = (0..4_u8).flat_map(|page| [page; 1024]).collect();
         let crossed = [0..1024, 2048..4096];
         filling.offer(&raw, &crossed);

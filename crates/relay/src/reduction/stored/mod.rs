@@ -37,6 +37,7 @@ use drover_pagestore::{DigestKey, SealKey, Segment};
 use drover_session::ChannelId;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use background::Lives;
 pub use bases::BaselineFile;
 pub(crate) use bases::{Bases, Recording, Tap};
 pub(crate) use filling::Filling;
@@ -57,6 +58,9 @@ pub struct StoredFile {
     pub seal: Option<SealKey>,
     /// Whether pages that cross are added to it.
     pub fill: bool,
+    /// Bytes of pages that may wait to be added, beyond which they are left out; at least
+    /// [`STORED_WAITING_BYTES`](crate::limits::STORED_WAITING_BYTES).
+    pub waiting_bytes: u64,
 }
 
 /// A file of pages that is of no use to a session.
@@ -122,7 +126,10 @@ pub struct StoredPages {
     pub read_sealed: u64,
     /// Pages that this guest has added: at the destination for others, at the source for its return.
     pub added: u64,
-    /// Pages that cross and were not looked at, for want of room or time.
+    /// Those that are still to be looked at, in memory.
+    #[serde(default)]
+    pub waiting: u64,
+    /// Pages that cross and are not looked at, for want of room or time.
     pub left_out: u64,
     /// At the destination: pages that were recorded as they arrived, as often as they were. At the source: those of the baseline.
     #[serde(default)]
