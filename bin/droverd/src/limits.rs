@@ -71,11 +71,11 @@ pub const CHECKPOINT_PART_LEAST: u64 = 2;
 /// The least memory for pages of a guest that wait to be kept: what a relay takes for that in any case.
 pub const CHECKPOINT_WAITING_LEAST: Bytes = Bytes(drover_relay::limits::STORED_WAITING_BYTES);
 
-/// And the most.
-pub const CHECKPOINT_WAITING_MOST: Bytes = Bytes(64 << 30);
+/// And the most: what a disk of 300 MB/s takes before a relay's process ends all the same.
+pub const CHECKPOINT_WAITING_MOST: Bytes = Bytes(16 << 30);
 
-/// Of the memory that a host has to give when a guest begins to leave it is this part at most: others leave at the same time, and
-/// nothing is to be swapped out for it.
+/// Of the memory that a host has to give when a guest begins to move, and that others which move were not promised, it is this part at
+/// most.
 pub const CHECKPOINT_WAITING_PART: u64 = 4;
 
 /// How long a disk is waited for on which pages of a guest are to be kept, or are: a disk that has to start first takes some seconds. The

@@ -141,6 +141,9 @@ impl std::fmt::Debug for StoredFile {
 pub struct BaselineFile {
     /// The key of its pages. It is never shown.
     pub seal: [u8; 32],
+    /// Bytes of pages that may wait to be recorded, where they are more than usual.
+    #[serde(default)]
+    pub waiting_bytes: u64,
 }
 
 impl std::fmt::Debug for BaselineFile {

@@ -252,6 +252,7 @@ impl Served {
         let added = relay.add_baseline(drover_relay::BaselineFile {
             file: file.into(),
             seal: SealKey::new(baseline.seal),
+            waiting_bytes: baseline.waiting_bytes,
         });
         added.map_err(|error| with_sources(&error))?;
         Ok(Answer::Done)

@@ -20,8 +20,8 @@ use crate::reduction::{BaselineFile, NotAdded, StoredFile};
 use crate::report::{Event, NotStarted, Report, Settings};
 use crate::shared::{Listener, Shared, spawn};
 
-/// One side of one migration's data path. Dropping the last handle closes everything; pages that wait to be stored or recorded are still
-/// written.
+/// One side of one migration's data path. Dropping the last handle closes everything; pages that wait to be kept for the guest's return
+/// are still written.
 pub struct Relay {
     shared: Arc<Shared>,
 }
@@ -196,7 +196,7 @@ impl Relay {
     pub fn add_stored(&self, file: StoredFile) -> Result<(), NotAdded> {
         let reduction = self.shared.reduction.as_ref();
         let reduction = reduction.ok_or(NotAdded::NotAgreed)?;
-        reduction.add_stored(file, self.shared.lives())
+        reduction.add_stored(file, self.shared.alive())
     }
 
     /// The guest's baseline: as the destination, pages are recorded there as they arrive; as the source, they are compared with it.
@@ -207,7 +207,7 @@ impl Relay {
     pub fn add_baseline(&self, file: BaselineFile) -> Result<(), NotAdded> {
         let reduction = self.shared.reduction.as_ref();
         let reduction = reduction.ok_or(NotAdded::NotAgreed)?;
-        reduction.add_baseline(file, self.shared.lives())
+        reduction.add_baseline(file, self.shared.alive())
     }
 
     /// Limits the payload that is sent on a path, or on all together; `None` lifts the limit.
@@ -222,8 +222,13 @@ impl Relay {
     }
 
     /// Ends the session, whatever it is doing: the peer is told, and everything is closed within
-    /// [`FAREWELL_TIME`]. QEMU sees its sockets close.
+    /// [`FAREWELL_TIME`]. QEMU sees its sockets close. Pages that wait to be kept are, where the session has finished.
     pub fn close(&self, code: ByeCode) {
+        if let Some(reduction) = &self.shared.reduction
+            && code != ByeCode::Finished
+        {
+            reduction.give_up();
+        }
         self.shared.close(code);
     }
 }

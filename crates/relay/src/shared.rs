@@ -26,7 +26,7 @@ use crate::lane::{self, Sending};
 use crate::local::{Listening, Local};
 use crate::places::{self, Places};
 use crate::pool::{Pool, lock};
-use crate::reduction::{self, Expanded, Lives};
+use crate::reduction::{self, Expanded};
 use crate::report::{Event, LaneEnd, LaneEnds, LaneReport, Reduced, Report, Settings};
 use crate::turns::Bringer;
 
@@ -230,8 +230,8 @@ impl Shared {
     }
 
     /// As long as there is one of these, whoever is told of events knows that something of this is left.
-    pub(crate) fn lives(&self) -> Lives {
-        Box::new(self.listener.clone())
+    pub(crate) fn alive(&self) -> impl Send + use<> {
+        self.listener.clone()
     }
 
     pub(crate) fn tell(&self, event: Event) {

@@ -129,7 +129,12 @@ fn what_waits_to_be_stored_is_written_before_nothing_of_the_relay_is_left() {
     } = pair;
     source.close(ByeCode::Finished);
     drop(source);
-    while let Err(RecvTimeoutError::Timeout) | Ok(_) = source_events.recv_timeout(PATIENCE) {}
+    let over = loop {
+        if let Err(over) = source_events.recv_timeout(PATIENCE) {
+            break over;
+        }
+    };
+    assert_eq!(over, RecvTimeoutError::Disconnected);
     let different: HashSet<_> = all.concat().into_iter().map(|(_, page)| page).collect();
     assert_eq!(segment.count().unwrap() as usize, different.len());
 }

@@ -1,5 +1,5 @@
 //! Who waits for disks: one thread for those who want an answer, and two for what nobody waits for, of which one lets go of large files. So
-//! a disk that hangs has three threads at the most, whatever is asked of it meanwhile.
+//! a disk that hangs has three threads at the most, whatever is asked of it meanwhile. A fourth waits for who writes files.
 
 use std::collections::VecDeque;
 use std::io;

@@ -71,7 +71,10 @@ impl Told {
     }
 
     pub(super) const fn baseline(&self) -> BaselineFile {
-        BaselineFile { seal: self.seal }
+        BaselineFile {
+            seal: self.seal,
+            waiting_bytes: 0,
+        }
     }
 
     /// It is kept from now on, for so long.

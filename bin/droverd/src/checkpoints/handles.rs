@@ -8,7 +8,7 @@ use drover_types::{Bytes, VmName};
 use jiff::{SignedDuration, Timestamp};
 
 use super::files::{Told, make, taken};
-use super::{Checkpoint, Checkpoints, Key};
+use super::{Checkpoint, Checkpoints, Key, WaitingRoom};
 use crate::registry::files as documents;
 
 /// A checkpoint that grows while its guest leaves, or a baseline while it arrives. Dropped, it is given up, which blocks as long as the
@@ -19,6 +19,8 @@ pub struct Growing {
     /// counts no more by then.
     file: File,
     begun: Begun,
+    /// Of its pages that wait.
+    room: Option<WaitingRoom>,
 }
 
 /// What is given up, unless it is over.
@@ -46,11 +48,27 @@ impl Growing {
             told,
             over: false,
         };
-        Self { file, begun }
+        Self {
+            file,
+            begun,
+            room: None,
+        }
+    }
+
+    /// Bytes of its pages that may wait to be written, on a host that has so much memory to give; and where they are fewer than configured,
+    /// why.
+    pub fn waiting_room(&mut self, available: Option<Bytes>) -> (u64, Option<String>) {
+        let (room, less) = self.begun.all.waiting_room(available);
+        (self.room.insert(room).bytes(), less)
     }
 
     pub(super) const fn told(&self) -> &Told {
         &self.begun.told
+    }
+
+    /// What it is.
+    pub const fn kind(&self) -> CheckpointKind {
+        self.begun.key.1
     }
 
     /// Keeps it, unless it was let go meanwhile: its guest has left, or is here. Blocks until a checkpoint is on the disk.
@@ -58,7 +76,7 @@ impl Growing {
     /// # Errors
     /// It cannot be written; then it is given up.
     pub fn keep(mut self) -> io::Result<()> {
-        let Self { file, begun } = &mut self;
+        let Self { file, begun, .. } = &mut self;
         // What of a baseline does not get to the disk costs bytes and nothing else, and its guest begins to use that disk.
         if begun.key.1 == CheckpointKind::Checkpoint {
             file.sync_all()?;

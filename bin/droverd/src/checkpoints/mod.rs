@@ -26,6 +26,7 @@ mod files;
 mod handles;
 mod mark;
 mod opening;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -34,7 +35,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use drover_api::{CheckpointKind, CheckpointView, CheckpointsView};
 use drover_carrier::{BaselineFile, StoredFile};
@@ -47,6 +48,7 @@ use files::{KINDS, Told, erase, place, taken, told};
 pub use handles::{Growing, Returning};
 pub use mark::Away;
 use mark::Marks;
+use waiting::{Promised, WaitingRoom};
 
 /// Those of this host.
 #[derive(Debug, Clone)]
@@ -75,6 +77,11 @@ struct Inner {
     disk: Mutex<Marks>,
     thread: DiskThread,
     deferred: Queue,
+    /// Not before whoever writes a file: that may take a minute.
+    behind: Queue,
+    /// Of the memory that pages may take which wait, what guests that move were promised.
+    memory: Bytes,
+    promised: Promised,
     /// Not behind what is written to the disk there: that may take minutes.
     letting_go: Queue,
     /// Bytes of removed files that are not let go of yet.
@@ -266,9 +273,12 @@ impl Checkpoints {
         }
     }
 
-    /// Waits for what was [deferred](Self::defer), for [`CHECKPOINTS_END`] at most.
+    /// Waits for what was deferred, for [`CHECKPOINTS_END`] at most.
     pub fn wait(&self) {
-        if !self.0.deferred.wait(CHECKPOINTS_END) {
+        let until = Instant::now() + CHECKPOINTS_END;
+        let behind = self.0.behind.wait(CHECKPOINTS_END);
+        let left = until.saturating_duration_since(Instant::now());
+        if !self.0.deferred.wait(left) || !behind {
             let seconds = CHECKPOINTS_END.as_secs();
             tracing::warn!(
                 seconds,

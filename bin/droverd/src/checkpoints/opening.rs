@@ -14,6 +14,7 @@ use drover_types::Bytes;
 use super::disk::{DiskThread, Queue};
 use super::files::{KINDS, Told, named, pages, place, taken, told, unlink};
 use super::mark::{Away, Marks};
+use super::waiting::Promised;
 use super::{Checkpoint, Checkpoints, Disk, Gone, Inner, Key, NoCheckpoint, NotOpened};
 use crate::config::Config;
 use crate::limits::CHECKPOINT_START;
@@ -65,6 +66,9 @@ impl Checkpoints {
             thread: DiskThread::start()?,
             deferred: Queue::start("ckpt-deferred")?,
             letting_go: Queue::start("ckpt-let-go")?,
+            behind: Queue::start("ckpt-behind")?,
+            memory: wanted.memory,
+            promised: Promised::default(),
             held: Arc::default(),
             key: key.map_or_else(DigestKey::random, |key| Ok(DigestKey::new(key)))?,
             away: Mutex::default(),

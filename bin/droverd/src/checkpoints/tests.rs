@@ -27,7 +27,7 @@ fn config(directory: &TempDir, size: u64) -> Config {
     Config::parse(&text, Path::new("droverd.toml")).unwrap()
 }
 
-fn opened(directory: &TempDir, size: u64) -> Checkpoints {
+pub(super) fn opened(directory: &TempDir, size: u64) -> Checkpoints {
     Checkpoints::open(&config(directory, size), false).unwrap()
 }
 

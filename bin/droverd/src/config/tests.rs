@@ -194,7 +194,7 @@ fn a_bad_value_is_refused_with_file_line_and_key() {
         ),
         (
             "[checkpoints]\nmemory = \"1 MiB\"",
-            "1 MiB is no memory for pages that wait to be kept: give 16 MiB to 64 GiB",
+            "1 MiB is no memory for pages that wait to be kept: give 16 MiB to 16 GiB",
         ),
         (
             "[migration]\nplacement = \"cpu\"",

@@ -87,6 +87,7 @@ struct Families {
     opaque: Family<Opaque, Gauge>,
     found: Family<Found, Counter>,
     looked: Family<Looked, Counter>,
+    waiting: Family<Moving, Gauge>,
     expanded_raw: Family<Moving, Counter>,
     expanded_wire: Family<Moving, Counter>,
     expanding: Family<Stage, Counter<f64, AtomicU64>>,
@@ -202,11 +203,12 @@ impl Families {
     }
 
     fn add_looked(&self, moving: Moving, view: &SharedPagesView) {
+        let waiting = i64::try_from(view.waiting).unwrap_or(i64::MAX);
+        self.waiting.get_or_create(&moving).set(waiting);
         for (pages, number) in [
             ("told", view.told),
             ("untold", view.untold),
             ("added", view.added),
-            ("waiting", view.waiting),
             ("left_out", view.left_out),
             ("recorded", view.recorded),
             ("unrecorded", view.unrecorded),
@@ -266,6 +268,8 @@ impl Families {
         let help =
             "Pages that were looked at to store them, or by what is stored, by what became of them";
         registry.register("migration_storing_pages", help, self.looked);
+        let help = "Pages that wait in memory to be stored";
+        registry.register("migration_storing_waiting_pages", help, self.waiting);
         let help = "Bytes of QEMU out of what arrived, where it may be reduced";
         registry.register("migration_expansion_raw_bytes", help, self.expanded_raw);
         let help = "Bytes that arrived for them";

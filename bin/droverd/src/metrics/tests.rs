@@ -44,7 +44,7 @@ fn view(phase: &str) -> MigrationView {
         "expansion": {"chunks": 2, "raw_bytes": 640, "wire_bytes": 160, "passed_bytes": 0,
                       "times": {"unpacking_ms": 70, "fetching_ms": 0, "expanding_ms": 20, "checking_ms": 10, "storing_ms": 5,
                                 "processors_ms": 0, "hypervisor_ms": 900}},
-        "shared_pages": {"told": 9, "untold": 7, "found": 4, "found_in_checkpoint": 3, "added": 2, "left_out": 1,
+        "shared_pages": {"told": 9, "untold": 7, "found": 4, "found_in_checkpoint": 3, "added": 2, "waiting": 10, "left_out": 1,
                          "recorded": 6, "unrecorded": 5, "compared": 8},
         "relay": {"pid": 4, "resident_bytes": 5000, "cpu_ms": 1500},
         "left_out": [], "notes": [],
@@ -337,6 +337,7 @@ fn what_became_of_bytes_and_pages_is_told_by_number() {
         ("storing_pages_total", looked("recorded"), "6"),
         ("storing_pages_total", looked("unrecorded"), "5"),
         ("storing_pages_total", looked("compared"), "8"),
+        ("storing_waiting_pages", moving.to_owned(), "10"),
     ] {
         let line = format!("drover_migration_{name}{{{labels}}} {value}\n");
         assert!(text.contains(&line), "{line}{text}");

@@ -19,6 +19,7 @@ mod held;
 mod incoming;
 mod interrupts;
 pub(crate) mod journal;
+mod kept;
 mod lanes;
 mod latency;
 mod links;

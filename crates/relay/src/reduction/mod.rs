@@ -38,9 +38,9 @@ pub(crate) use expander::Expander;
 pub use expander::{ExpandTimes, Expanded};
 pub(crate) use glance::Glance;
 pub(crate) use reducer::{Reducer, Taken};
+pub(crate) use stored::TELLING;
 pub use stored::{BaselineFile, NotAdded, StoredFile, StoredPages};
 use stored::{Bases, Filling, Known, Recording, Store};
-pub(crate) use stored::{Lives, TELLING};
 
 use crate::limits::STORED_WAITING_BYTES;
 use crate::pool::lock;
@@ -147,8 +147,13 @@ impl Shared {
     }
 
     /// As the destination: pages that its host has stored. At either end: where to store those that cross.
-    /// `lives` is not over before what waits to be stored is.
-    pub(crate) fn add_stored(&self, stored: StoredFile, lives: Lives) -> Result<(), NotAdded> {
+    ///
+    /// `alive` is dropped at once, or where this is the source once all that waits is stored.
+    pub(crate) fn add_stored(
+        &self,
+        stored: StoredFile,
+        alive: impl Send + 'static,
+    ) -> Result<(), NotAdded> {
         let store = match &self.end {
             End::Destination(_, store) if self.agreed.stored_pages > 0 => Some(store),
             End::Source(..) if stored.fill => None,
@@ -166,7 +171,9 @@ impl Shared {
         } = stored;
         let segment = StoredFile::open(file, seal.as_ref(), self.agreed.page_bytes)?;
         let waiting_bytes = waiting_bytes.max(STORED_WAITING_BYTES);
-        let start = || Filling::start(&segment, key.clone(), seal.as_ref(), waiting_bytes, lives);
+        // What other guests may find costs bytes, and no process its end.
+        let alive = store.is_none().then_some(alive);
+        let start = || Filling::start(&segment, key.clone(), seal.as_ref(), waiting_bytes, alive);
         let filling = fill.then(start);
         let filling = filling.transpose()?;
         if let Some(store) = store {
@@ -180,7 +187,13 @@ impl Shared {
     }
 
     /// As the destination: where to record the pages that arrive. As the source: how they were when the guest arrived here.
-    pub(crate) fn add_baseline(&self, file: BaselineFile, lives: Lives) -> Result<(), NotAdded> {
+    ///
+    /// `alive` is dropped at once, or where this is the destination once all that waits is recorded.
+    pub(crate) fn add_baseline(
+        &self,
+        file: BaselineFile,
+        alive: impl Send + 'static,
+    ) -> Result<(), NotAdded> {
         let page_bytes = self.agreed.page_bytes;
         let is_new = match &self.end {
             End::Source(..) => {
@@ -191,7 +204,7 @@ impl Shared {
                 is_new
             }
             End::Destination(..) => {
-                let recording = Recording::start(file, page_bytes, lives)?;
+                let recording = Recording::start(file, page_bytes, alive)?;
                 self.recording.set(recording).is_ok()
             }
         };
@@ -206,6 +219,16 @@ impl Shared {
     /// Where pages that cross are stored.
     fn filling(&self) -> Option<&Filling> {
         self.filling.get()
+    }
+
+    /// Nobody wants what this guest adds any more.
+    pub(crate) fn give_up(&self) {
+        if let Some(filling) = self.filling() {
+            filling.give_up();
+        }
+        if let Some(recording) = self.recording() {
+            recording.give_up();
+        }
     }
 
     /// Nothing more is told of stored pages, as nothing more is sent.

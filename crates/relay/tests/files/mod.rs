@@ -48,5 +48,6 @@ pub fn given(file: &File) -> BaselineFile {
     BaselineFile {
         file: file.try_clone().unwrap(),
         seal: seal(),
+        waiting_bytes: 0,
     }
 }

@@ -18,6 +18,7 @@ use crate::libvirt::Owed;
 use crate::migration::carrier::{self, Carrier, next_until};
 use crate::migration::domains;
 use crate::migration::interrupts;
+use crate::migration::kept;
 use crate::migration::observe::{self, Seen, Watcher};
 use crate::migration::offered::Offered;
 use crate::migration::relays::{Doubt, Relays};
@@ -391,14 +392,13 @@ impl Incoming {
         let view = view.unwrap_or_else(|| self.final_view(ending));
         let runs_here = *ending == Ending::Running;
         self.let_stored_pages_go(runs_here, &view.vm);
-        if let Some(recording) = self.recording.take() {
-            self.context.checkpoints.defer(move || {
-                if runs_here && let Err(error) = recording.keep() {
-                    tracing::error!(%error, "a baseline was not kept");
-                }
-            });
+        let carrier = self.carrier.take();
+        match self.recording.take() {
+            Some(recording) => {
+                kept::end(&self.context.checkpoints, recording, carrier, runs_here);
+            }
+            None => drop(carrier),
         }
-        self.carrier = None;
         for held in self.reservation.take().into_iter().chain(self.ended.take()) {
             held.over();
         }

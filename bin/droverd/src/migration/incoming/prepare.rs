@@ -15,6 +15,7 @@ use crate::agent::Context;
 use crate::checkpoints::{Checkpoints, Growing, Returning};
 use crate::migration::carrier::{self, Carried, Carrier, Order};
 use crate::migration::held::Sockets;
+use crate::migration::kept;
 use crate::migration::reduction;
 use crate::migration::relays::{RelayProcess, Relays};
 use crate::migration::security::{self, Own};
@@ -148,6 +149,10 @@ pub fn session(
         ));
         None
     });
+    let recording = recording.map(|(recording, less)| {
+        notes.extend(less);
+        recording
+    });
     let shared = &context.shared_pages;
     let lease = stored.map(|terms| {
         tokio::task::block_in_place(|| share(&relay, shared, terms.page_bytes, wanted.may_be_kept))
@@ -230,14 +235,16 @@ fn record(
     checkpoints: &Checkpoints,
     (vm, keeps): (&VmName, Option<Bytes>),
     terms: Option<ReductionTerms>,
-) -> Result<Option<Growing>, String> {
+) -> Result<Option<(Growing, Option<String>)>, String> {
     let Some((memory, terms)) = keeps.zip(terms).filter(|_| checkpoints.is_on()) else {
         return Ok(None);
     };
     let begun = checkpoints.begin_baseline(vm, memory, terms.page_bytes);
-    let (growing, file, baseline) = begun.map_err(|error| with_sources(&error))?;
+    let (mut growing, file, mut baseline) = begun.map_err(|error| with_sources(&error))?;
+    let less;
+    (baseline.waiting_bytes, less) = kept::room(&mut growing, memory);
     relay.add_baseline(&file, baseline)?;
-    Ok(Some(growing))
+    Ok(Some((growing, less)))
 }
 
 /// Gives the relay the pages that guests share here, to which it adds those of a guest whose pages may be kept.

@@ -11,7 +11,6 @@ use drover_types::with_sources;
 use jiff::Timestamp;
 use tokio::task::JoinHandle;
 
-use super::checkpoint;
 use super::connect::{self, Opening};
 use super::hand_off::{self, Said};
 use super::keep;
@@ -20,6 +19,7 @@ use crate::libvirt::Owed;
 use crate::migration::carrier::{Carrier, next_until};
 use crate::migration::held::Sockets;
 use crate::migration::interrupts;
+use crate::migration::kept;
 use crate::migration::observe::{self, Seen, Watcher};
 use crate::migration::relays::Relays;
 use crate::migration::trouble::About;
@@ -483,9 +483,12 @@ impl Outgoing {
         let view = self.last_view.take();
         let view = view.unwrap_or_else(|| self.final_view(outcome));
         let carrier = self.carrier.take();
-        if let Some(growing) = self.checkpoint.take() {
-            let has_left = *outcome == Outcome::Completed;
-            checkpoint::end(&self.link, growing, carrier, has_left);
+        match self.checkpoint.take() {
+            Some(growing) => {
+                let has_left = *outcome == Outcome::Completed;
+                kept::end(&self.link.context.checkpoints, growing, carrier, has_left);
+            }
+            None => drop(carrier),
         }
         let ends_here = matches!(
             outcome,

@@ -4,10 +4,8 @@ use drover_types::{Bytes, VmName, with_sources};
 
 use super::Link;
 use super::connect::Opening;
-use crate::checkpoints::Growing;
-use crate::facts::memory;
-use crate::limits::{CHECKPOINT_WAITING_LEAST, CHECKPOINT_WAITING_PART};
 use crate::migration::carrier::Carrier;
+use crate::migration::kept;
 
 /// What one is to be made of.
 pub struct Checkpoint {
@@ -40,9 +38,9 @@ impl Checkpoint {
             let page_bytes = self.page_bytes.map_err(str::to_owned)?;
             let checkpoints = &link.context.checkpoints;
             let begun = checkpoints.begin(&self.vm, self.memory, page_bytes);
-            let (growing, file, mut stored) = begun.map_err(|error| with_sources(&error))?;
-            let (waiting, less) = waiting(link);
-            stored.waiting_bytes = waiting.0;
+            let (mut growing, file, mut stored) = begun.map_err(|error| with_sources(&error))?;
+            let less;
+            (stored.waiting_bytes, less) = kept::room(&mut growing, Bytes(0));
             carrier.relay.add_stored(&file, stored)?;
             Ok::<_, String>((growing, less))
         });
@@ -60,43 +58,6 @@ impl Checkpoint {
             }
         }
     }
-}
-
-/// Keeps one whose guest has left, once its relay has written what waited for that, and gives up any other. Nobody waits for the disk; an
-/// agent that ends does for a while.
-pub fn end(link: &Link, growing: Growing, carrier: Option<Carrier>, has_left: bool) {
-    link.context.checkpoints.defer(move || {
-        if !has_left {
-            return;
-        }
-        if let Some(carrier) = carrier {
-            carrier.relay.wait_until_gone();
-        }
-        if let Err(error) = growing.keep() {
-            tracing::error!(%error, "a checkpoint was not kept");
-        }
-    });
-}
-
-/// What pages may take while they wait to be stored, and where that is less than they were given, why.
-fn waiting(link: &Link) -> (Bytes, Option<String>) {
-    let given = link.context.config.checkpoints.memory;
-    let available = memory().map(|memory| memory.available);
-    room_to_wait(given, available.ok())
-}
-
-fn room_to_wait(given: Bytes, available: Option<Bytes>) -> (Bytes, Option<String>) {
-    let Some(available) = available else {
-        return (given, None);
-    };
-    let part = Bytes(available.0 / CHECKPOINT_WAITING_PART).max(CHECKPOINT_WAITING_LEAST);
-    let less = (part < given).then(|| {
-        format!(
-            "pages that wait to be stored for its return take {part} of memory at most, and not the {given} of `checkpoints.memory`: \
-             this host has {available} to give, of which a quarter is used"
-        )
-    });
-    (given.min(part), less)
 }
 
 /// Comparing a guest's pages with how they were when it arrived here.
@@ -128,28 +89,5 @@ impl Compares {
                 format!("what changed since it arrived on {here} crosses as whole pages: {why}");
             link.fallback(what).await;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_a_host_with_little_memory_less_is_taken_for_pages_that_wait_and_that_is_told() {
-        let mib = |count: u64| Bytes(count << 20);
-        assert_eq!(room_to_wait(mib(512), Some(mib(4096))), (mib(512), None));
-        assert_eq!(room_to_wait(mib(512), None), (mib(512), None));
-        let (taken, told) = room_to_wait(mib(512), Some(mib(800)));
-        assert_eq!(taken, mib(200));
-        let told = told.unwrap();
-        assert!(
-            told.contains("200 MiB") && told.contains("512 MiB"),
-            "{told}"
-        );
-        assert_eq!(
-            room_to_wait(mib(512), Some(mib(8))).0,
-            CHECKPOINT_WAITING_LEAST
-        );
     }
 }

@@ -24,7 +24,7 @@ use uuid::Uuid;
 use super::held::Sockets;
 use crate::limits::{RELAY_ENDED, RELAY_ENDS};
 pub use watch::Doubt;
-use watch::{Known, Watch, end, end_own};
+use watch::{Known, Over, Watch, end, end_own};
 
 /// The directory of the running agent's relays, below its runtime directory.
 pub const DIRECTORY: &str = "relays";
@@ -326,7 +326,7 @@ impl RelayProcess {
                 "last counters stay"
             );
             if matches!(error, ControlError::Gone(_)) {
-                self.known.wait_until_over(ANSWER);
+                self.known.wait_until(Over::Silent, ANSWER);
             }
         }
     }
@@ -337,10 +337,10 @@ impl RelayProcess {
         self.known.settle();
     }
 
-    /// Waits until its process has ended that was [told to](Self::close): until then it may still write to the files that it has. It bounds
-    /// that by itself.
-    pub fn wait_until_gone(&self) {
-        self.known.wait_until_over(RELAY_ENDED);
+    /// Waits until its process has ended that was [told to](Self::close), for as long as it bounds that by itself: until then it may still
+    /// write to the files that it has. Whether it has.
+    pub fn wait_until_gone(&self) -> bool {
+        self.known.wait_until(Over::Gone, RELAY_ENDED)
     }
 
     /// Its process.
@@ -408,7 +408,7 @@ impl RelayProcess {
         }
         end_own(&self.place, Some(self.pid), Duration::ZERO);
         if is_gone {
-            self.known.wait_until_over(ANSWER);
+            self.known.wait_until(Over::Silent, ANSWER);
         }
     }
 }

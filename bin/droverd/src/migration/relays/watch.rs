@@ -30,9 +30,20 @@ pub(super) struct Known {
     closing: Mutex<Closing>,
     /// Nobody has a handle of it any more.
     is_let_go: AtomicBool,
+    over: Mutex<Over>,
+    changed: Condvar,
+}
+
+/// How far it is over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Over {
+    /// It is heard of.
+    #[default]
+    No,
     /// Nothing more is heard of it, and what that means is known.
-    is_over: Mutex<bool>,
-    over: Condvar,
+    Silent,
+    /// Its process has ended.
+    Gone,
 }
 
 /// What a process was told of its end.
@@ -112,11 +123,17 @@ impl Known {
         self.is_let_go.store(true, Ordering::Release);
     }
 
-    /// Waits until it is known what the end of the connection to it means, for so long.
-    pub(super) fn wait_until_over(&self, patience: Duration) {
-        let is_over = lock(&self.is_over);
-        let waited = self.over.wait_timeout_while(is_over, patience, |is| !*is);
-        drop(waited);
+    /// Waits until it is so far, for so long; whether it is.
+    pub(super) fn wait_until(&self, far: Over, patience: Duration) -> bool {
+        let changed = &self.changed;
+        let waited = changed.wait_timeout_while(lock(&self.over), patience, |over| *over < far);
+        let (over, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        *over >= far
+    }
+
+    fn is(&self, over: Over) {
+        *lock(&self.over) = over;
+        self.changed.notify_all();
     }
 
     /// The connection to it has ended: how long its process may take to do so, and whether nobody wanted it to.
@@ -135,8 +152,7 @@ impl Known {
         if !is_wanted {
             self.doubted(Doubt::Died);
         }
-        *lock(&self.is_over) = true;
-        self.over.notify_all();
+        self.is(Over::Silent);
         (patience, !is_wanted)
     }
 }
@@ -167,6 +183,7 @@ impl Watch {
             Heard::Gone => {
                 let (patience, unasked) = self.known.ended();
                 self.end(patience);
+                self.known.is(Over::Gone);
                 if unasked {
                     let directory = self.place.directory().display();
                     tracing::warn!(pid = self.known.pid.get(), %directory, "a relay's process has ended unasked");

@@ -13,17 +13,16 @@ use crate::shared::spawn;
 /// A thread that takes batches of pages. It outlives this until all that waits is written.
 #[derive(Debug)]
 pub(super) struct Background<B> {
-    batches: Sender<Batch<B>>,
+    offered: Sender<Offered<B>>,
     counts: Arc<Counts>,
     /// Bytes of pages that may wait.
     room: u64,
 }
 
 #[derive(Debug)]
-struct Batch<B> {
-    of: B,
-    /// How much there is of it.
-    size: Size,
+struct Offered<B> {
+    batch: B,
+    place: Place,
 }
 
 /// How much there is of some pages.
@@ -33,8 +32,26 @@ pub(super) struct Size {
     pub(super) bytes: u64,
 }
 
-/// Who is not over before the thread is.
-pub(crate) type Lives = Box<dyn Send>;
+/// The place of a batch among those that wait. Dropped, it is given back, and what is not written by then counts as left out.
+#[derive(Debug)]
+struct Place {
+    counts: Arc<Counts>,
+    size: Size,
+    is_written: bool,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Size { pages, bytes } = self.size;
+        if !self.is_written {
+            self.counts.left_out.fetch_add(pages, Ordering::Relaxed);
+        }
+        self.counts
+            .waiting_bytes
+            .fetch_sub(bytes, Ordering::Relaxed);
+        self.counts.waiting.fetch_sub(pages, Ordering::Relaxed);
+    }
+}
 
 /// What became of a batch.
 #[derive(Debug, Clone, Copy)]
@@ -71,23 +88,23 @@ struct Counts {
 }
 
 impl<B: Send + 'static> Background<B> {
-    /// Starts it; `what` is the file, and `room` for so many bytes of pages that wait.
+    /// Starts it; `what` is the file, `room` for so many bytes of pages that wait, and `alive` is dropped once the thread has ended.
     pub(super) fn start(
         name: &str,
         what: &'static str,
         room: u64,
-        lives: Lives,
+        alive: impl Send + 'static,
         write: impl FnMut(B) -> io::Result<Written> + Send + 'static,
     ) -> io::Result<Self> {
-        let (batches, offered) = channel();
+        let (offered, all) = channel();
         let counts = Arc::<Counts>::default();
         let own = counts.clone();
         spawn(name, move || {
-            write_all(what, write, &offered, &own);
-            drop(lives);
+            write_all(what, write, all, &own);
+            drop(alive);
         })?;
         Ok(Self {
-            batches,
+            offered,
             counts,
             room,
         })
@@ -95,15 +112,20 @@ impl<B: Send + 'static> Background<B> {
 
     /// Offers so many pages, which are not even put together where there is no room for them, or nobody takes any more.
     pub(super) fn offer(&self, size: Size, batch: impl FnOnce() -> B) {
-        let is_offered = self.counts.take_room(size, self.room) && {
-            let of = batch();
-            self.batches.send(Batch { of, size }).is_ok()
-        };
-        if !is_offered {
+        let Some(place) = Place::take(&self.counts, size, self.room) else {
             self.counts
                 .left_out
                 .fetch_add(size.pages, Ordering::Relaxed);
-        }
+            return;
+        };
+        let batch = batch();
+        // Nobody takes it any more: its place says so.
+        let _ = self.offered.send(Offered { batch, place });
+    }
+
+    /// Has nothing more written, not even of what waits: nobody wants the file any more.
+    pub(super) fn give_up(&self) {
+        self.counts.over.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn standing(&self) -> Standing {
@@ -116,42 +138,42 @@ impl<B: Send + 'static> Background<B> {
     }
 }
 
-impl Counts {
-    /// Whether there is room for one more batch, which is taken.
-    fn take_room(&self, size: Size, room: u64) -> bool {
+impl Place {
+    /// Where there is room for it.
+    fn take(counts: &Arc<Counts>, size: Size, room: u64) -> Option<Self> {
         let more = |waiting: u64| Some(waiting + size.bytes).filter(|all| *all <= room);
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
-        let is_taken = !self.over.load(Ordering::Relaxed)
-            && self.waiting_bytes.fetch_update(set, fetch, more).is_ok();
-        if is_taken {
-            self.waiting.fetch_add(size.pages, Ordering::Relaxed);
+        let is_over = counts.over.load(Ordering::Relaxed);
+        if is_over || counts.waiting_bytes.fetch_update(set, fetch, more).is_err() {
+            return None;
         }
-        is_taken
-    }
-
-    /// A batch does not wait any more.
-    fn give_back(&self, size: Size) {
-        self.waiting_bytes.fetch_sub(size.bytes, Ordering::Relaxed);
-        self.waiting.fetch_sub(size.pages, Ordering::Relaxed);
+        counts.waiting.fetch_add(size.pages, Ordering::Relaxed);
+        Some(Self {
+            counts: counts.clone(),
+            size,
+            is_written: false,
+        })
     }
 }
 
-/// Ends when there is no more room, or nobody who offers pages.
+/// Ends when there is no more room, nothing more is wanted, or nobody offers pages.
 fn write_all<B>(
     what: &str,
     mut write: impl FnMut(B) -> io::Result<Written>,
-    offered: &Receiver<Batch<B>>,
+    offered: Receiver<Offered<B>>,
     counts: &Counts,
 ) {
     lower_priority();
     let why = loop {
-        let Ok(Batch { of, size }) = offered.recv() else {
+        let Ok(Offered { batch, mut place }) = offered.recv() else {
             return;
         };
-        let written = write(of);
-        counts.give_back(size);
-        match written {
+        if counts.over.load(Ordering::Relaxed) {
+            return;
+        }
+        match write(batch) {
             Ok(written) => {
+                place.is_written = true;
                 counts.written.fetch_add(written.pages, Ordering::Relaxed);
                 let left_out = written.left_out;
                 counts.left_out.fetch_add(left_out, Ordering::Relaxed);
@@ -169,11 +191,6 @@ fn write_all<B>(
     tracing::info!(why);
     *lock(&counts.trouble) = Some(why);
     counts.over.store(true, Ordering::Relaxed);
-    // Whoever offers pages has seen that by now, or finds nobody.
-    for Batch { size, .. } in offered.try_iter() {
-        counts.give_back(size);
-        counts.left_out.fetch_add(size.pages, Ordering::Relaxed);
-    }
 }
 
 #[cfg(test)]
@@ -182,12 +199,12 @@ mod tests {
 
     #[test]
     fn what_finds_no_room_is_not_even_put_together() {
-        let (end, stalls) = sync_channel::<()>(0);
+        let (end, stalls) = channel::<()>();
         let write = move |()| {
             let _ = stalls.recv();
             Err(io::ErrorKind::StorageFull.into())
         };
-        let background = Background::start("stalls", "a file", 100, Box::new(()), write).unwrap();
+        let background = Background::start("stalls", "a file", 100, (), write).unwrap();
         let mut put_together = 0;
         let size = |pages| Size {
             pages,
@@ -210,11 +227,48 @@ mod tests {
         while background.standing().waiting > 0 {
             std::thread::yield_now();
         }
-        assert!(background.standing().trouble.is_some());
+        let Standing {
+            left_out, trouble, ..
+        } = background.standing();
+        assert_eq!(left_out, 50);
+        assert!(trouble.is_some());
     }
 
     #[test]
-    fn what_waits_is_written_when_nobody_offers_any_more_and_who_lives_for_it_is_over_after_that() {
+    fn what_waits_for_a_file_that_nobody_wants_any_more_is_left_out() {
+        let (go_on, stalls) = channel::<()>();
+        let (begins, begun) = channel();
+        let write = move |()| {
+            begins.send(()).unwrap();
+            let _ = stalls.recv();
+            Ok(Written {
+                pages: 1,
+                left_out: 0,
+                full: false,
+                trouble: None,
+            })
+        };
+        let background = Background::start("given-up", "a file", 100, (), write).unwrap();
+        let size = Size { pages: 1, bytes: 1 };
+        for _ in 0..10 {
+            background.offer(size, || ());
+        }
+        begun.recv().unwrap();
+        background.give_up();
+        drop(go_on);
+        while background.standing().waiting > 0 {
+            std::thread::yield_now();
+        }
+        let Standing {
+            written, left_out, ..
+        } = background.standing();
+        assert_eq!((written, left_out), (1, 9));
+        background.offer(size, || panic!("it is put together"));
+        assert_eq!(background.standing().left_out, 10);
+    }
+
+    #[test]
+    fn what_waits_is_written_when_nobody_offers_any_more_and_only_then_its_thread_is_over() {
         let (begin, begins) = channel::<()>();
         let (tell, told) = channel();
         let write = move |page: u8| {
@@ -227,10 +281,9 @@ mod tests {
                 trouble: None,
             })
         };
-        let lives = Arc::new(());
-        let over = Arc::downgrade(&lives);
-        let lives = Box::new(lives);
-        let background = Background::start("waits", "a file", 100, lives, write).unwrap();
+        let alive = Arc::new(());
+        let over = Arc::downgrade(&alive);
+        let background = Background::start("waits", "a file", 100, alive, write).unwrap();
         let size = Size { pages: 1, bytes: 1 };
         for page in 0..100 {
             background.offer(size, || page);

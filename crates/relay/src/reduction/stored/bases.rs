@@ -10,7 +10,7 @@ use drover_qstream::Channel;
 use drover_reduce::{PageId, Span};
 use drover_types::with_sources;
 
-use super::background::{Background, Lives, Size, Written};
+use super::background::{Background, Size, Written};
 use super::{NotAdded, StoredPages};
 use crate::limits::STORED_WAITING_BYTES;
 use crate::pool::lock;
@@ -25,6 +25,9 @@ pub struct BaselineFile {
     pub file: File,
     /// The key of its pages.
     pub seal: SealKey,
+    /// At the destination: bytes of pages that may wait to be recorded, beyond which they are left out; at least
+    /// [`STORED_WAITING_BYTES`].
+    pub waiting_bytes: u64,
 }
 
 /// Records pages as they arrive.
@@ -40,12 +43,13 @@ struct Batch {
 }
 
 impl Recording {
-    /// Records to this file from now on pages of so many bytes.
+    /// Records to this file from now on pages of so many bytes, what waits also when none arrive any more; `alive` is dropped after that.
     pub(crate) fn start(
         file: BaselineFile,
         page_bytes: u32,
-        lives: Lives,
+        alive: impl Send + 'static,
     ) -> Result<Self, NotAdded> {
+        let room = file.waiting_bytes.max(STORED_WAITING_BYTES);
         let mut recorder = Recorder::new(file.file, &file.seal)?;
         check(recorder.shape(), page_bytes)?;
         let record = move |batch: Batch| {
@@ -59,7 +63,7 @@ impl Recording {
             })
         };
         let what = "the guest's baseline";
-        let background = Background::start("baseline", what, STORED_WAITING_BYTES, lives, record);
+        let background = Background::start("baseline", what, room, alive, record);
         let background = background.map_err(NotAdded::Thread)?;
         Ok(Self { background })
     }
@@ -81,9 +85,15 @@ impl Recording {
         });
     }
 
+    /// Has nothing more recorded, not even of what waits.
+    pub(crate) fn give_up(&self) {
+        self.background.give_up();
+    }
+
     pub(crate) fn add_to(&self, report: &mut StoredPages) {
         let standing = self.background.standing();
         report.recorded = standing.written;
+        report.waiting += standing.waiting;
         report.unrecorded = standing.left_out;
         report.trouble = report.trouble.take().or(standing.trouble);
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use drover_pagestore::{DigestKey, Filler, SealKey, Segment};
 
-use super::background::{Background, Lives, Size, Written};
+use super::background::{Background, Size, Written};
 use super::{NotAdded, StoredPages};
 
 const KEPT_FROM_IT: &str = "another relay has kept all others from it, as one does that is stopped";
@@ -16,13 +16,13 @@ pub(crate) struct Filling {
 }
 
 impl Filling {
-    /// Adds to this file from now on, what waits also when nobody offers any more.
+    /// Adds to this file from now on, what waits also when nobody offers any more; `alive` is dropped after that.
     pub(crate) fn start(
         segment: &Segment,
         key: DigestKey,
         seal: Option<&SealKey>,
         waiting_bytes: u64,
-        lives: Lives,
+        alive: impl Send + 'static,
     ) -> Result<Self, NotAdded> {
         let mut filler = Filler::new(segment.file(), key, seal)?;
         let fill = move |pages: Vec<u8>| {
@@ -35,7 +35,7 @@ impl Filling {
             })
         };
         let what = "the file of stored pages";
-        let background = Background::start("store", what, waiting_bytes, lives, fill);
+        let background = Background::start("store", what, waiting_bytes, alive, fill);
         Ok(Self {
             page_bytes: segment.shape().page_bytes,
             background: background.map_err(NotAdded::Thread)?,
@@ -57,6 +57,11 @@ impl Filling {
             let all = pages.iter().filter_map(|at| raw.get(at.clone()));
             all.collect::<Vec<_>>().concat()
         });
+    }
+
+    /// Has nothing more added, not even of what waits.
+    pub(crate) fn give_up(&self) {
+        self.background.give_up();
     }
 
     pub(crate) fn report(&self) -> StoredPages {
@@ -83,7 +88,7 @@ mod tests {
 
     fn started(segment: &Segment) -> Filling {
         let key = DigestKey::new([1; KEY_BYTES]);
-        Filling::start(segment, key, None, STORED_WAITING_BYTES, Box::new(())).unwrap()
+        Filling::start(segment, key, None, STORED_WAITING_BYTES, ()).unwrap()
     }
 
     #[test]

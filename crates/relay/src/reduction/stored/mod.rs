@@ -37,7 +37,6 @@ use drover_pagestore::{DigestKey, SealKey, Segment};
 use drover_session::ChannelId;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use background::Lives;
 pub use bases::BaselineFile;
 pub(crate) use bases::{Bases, Recording, Tap};
 pub(crate) use filling::Filling;
@@ -126,7 +125,7 @@ pub struct StoredPages {
     pub read_sealed: u64,
     /// Pages that this guest has added: at the destination for others, at the source for its return.
     pub added: u64,
-    /// Those that are still to be looked at, in memory.
+    /// Those that are still to be looked at, in memory; at the destination with those that are to be recorded.
     #[serde(default)]
     pub waiting: u64,
     /// Pages that cross and are not looked at, for want of room or time.
