@@ -316,7 +316,7 @@ mod tests {
         };
         let pool = Pool::new(1, Err("unwanted"));
         let local = Arc::new(local);
-        Shared::new(session.unwrap(), pool, &settings, local, Box::new(|_| {}))
+        Shared::new(session.unwrap(), pool, &settings, local, Arc::new(|_| {}))
     }
 
     fn lane() -> (Arc<Lane>, TcpStream) {
