@@ -564,6 +564,24 @@ impl Paths for Host<'_> {
         paths.iter().map(|_| !cut_off).collect()
     }
 
+    async fn opened(&self, paths: &[PathTo]) -> Vec<Result<bool, String>> {
+        self.world.call().await;
+        let fate = self.world.fate.borrow();
+        if fate.tells_none {
+            return vec![Err("host b is older".to_owned()); paths.len()];
+        }
+        let is_shut = self.world.has(fate.shut_by.as_ref());
+        let opened = paths.iter().map(|_| Ok(!is_shut));
+        // Who asks is answered for as many as he has named, or gets to hear of none.
+        opened
+            .take(if is_shut && fate.unanswered {
+                0
+            } else {
+                paths.len()
+            })
+            .collect()
+    }
+
     async fn measure(&self, within: Duration) -> Measured {
         self.world.call().await;
         match self.world.asked(within).await {
