@@ -25,6 +25,7 @@ use crate::inventory::{self, Inventory};
 use crate::libvirt::Libvirt;
 use crate::limits;
 use crate::links::Links;
+use crate::lldp::{self, Lldp};
 use crate::metrics::{self, Metrics};
 use crate::migration::Migrations;
 use crate::parking::Parking;
@@ -53,6 +54,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// What happens to this host's links.
     pub links: Links,
+    /// What switches say at this host's adapters.
+    pub lldp: Lldp,
     /// Limits on what migrations carry.
     pub sharing: Sharing,
     /// Whether guests are taken.
@@ -113,6 +116,7 @@ pub async fn run(config: Config) -> Result<()> {
         libvirt: Libvirt::open(&config.libvirt),
         metrics: Metrics::new(),
         links: Links::watch(),
+        lldp: Lldp::default(),
         sharing: Sharing::open(config.limits.clone(), &config.state)
             .with_context(|| format!("key `state`: limits in {}", config.state.display()))?,
         cordon: Cordon::open(config.host.clone(), &config.state)
@@ -164,6 +168,7 @@ pub async fn run(config: Config) -> Result<()> {
     beside.spawn(Arc::clone(&migrations).keep_telling());
     beside.spawn(Arc::clone(&migrations).keep_paying());
     beside.spawn(inventory::run(Arc::clone(&context)));
+    beside.spawn(lldp::run(Arc::clone(&context)));
     beside.spawn({
         let context = Arc::clone(&context);
         async move { context.shared_pages.keep_tidy().await }

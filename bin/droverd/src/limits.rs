@@ -112,6 +112,16 @@ pub const CHECKPOINTS_LOOK: Duration = Duration::from_mins(1);
 /// At least this part of the memory for reduction is for kept pages.
 pub const KEPT_PART_LEAST: u64 = 2;
 
+/// How often it is looked whether there are other adapters to listen at for LLDP though nothing was told of it, and again where it failed.
+pub const LLDP_LOOK: Duration = Duration::from_mins(1);
+
+/// How long is waited for more when interfaces come or go: a host with 100 guests that start has 100 taps more.
+pub const LLDP_SETTLE: Duration = Duration::from_secs(1);
+
+/// Between two frames of LLDP that are taken in of one adapter: a switch sends one in 30 s, and who floods gets 100 a second, some 1 ms of a
+/// processor.
+pub const LLDP_PACE: Duration = Duration::from_millis(10);
+
 /// Between two looks for a change whose process has died. One that is carried out is left alone; of one that was left, what it did is
 /// taken back that much later.
 pub const CHANGES_LOOK: Duration = Duration::from_secs(2);

@@ -31,6 +31,7 @@ mod inventory;
 mod libvirt;
 mod limits;
 mod links;
+mod lldp;
 mod logging;
 mod metrics;
 mod migration;

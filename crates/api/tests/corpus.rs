@@ -7,7 +7,8 @@ use drover_api::{
     AbandonRequest, AdmissionRequest, DomainNeedsRequest, DomainNeedsView, ErrorBody,
     HostCertificate, HostView, IncomingNetworks, IncomingOffer, IncomingPaths, IncomingReopen,
     IncomingRequest, IncomingStart, IncomingView, InventoryView, LoadOrder, LoadTakeRequest,
-    LoadTakenView, LoadedView, MigrationView, PathLimits, RenewalRequest, SyncRequest, VerdictView,
+    LoadTakenView, LoadedView, MigrationView, OpenRequest, OpenedView, PathLimits, RenewalRequest,
+    SyncRequest, VerdictView,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,8 @@ enum Other {
     LoadTaken(LoadTakenView),
     LoadOrder(LoadOrder),
     Loaded(LoadedView),
+    Open(OpenRequest),
+    Opened(OpenedView),
     Needs(DomainNeedsRequest),
     Lacks(DomainNeedsView),
     Error(ErrorBody),

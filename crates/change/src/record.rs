@@ -23,6 +23,12 @@ pub enum Record {
         boot: String,
         /// Paths that work, and have to afterwards.
         paths: Vec<PathTo>,
+        /// Those of them by which the other host's agent opens a connection to this one, and has to afterwards.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        opened: Vec<PathTo>,
+        /// Of which it does not, or that is not known, and why.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        unopened: Vec<String>,
         /// Interfaces that settings are of and that have a carrier, and have to afterwards: not each is one of a path.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         carriers: Vec<String>,

@@ -50,6 +50,10 @@ pub struct Standing {
     pub boot: Option<String>,
     /// Paths that worked before.
     pub paths: Vec<PathTo>,
+    /// Those of them by which the other host's agent opened a connection to this one before.
+    pub opened: Vec<PathTo>,
+    /// Of which it did not, or that is not known, and why.
+    pub unopened: Vec<String>,
     /// Interfaces that had a carrier before.
     pub carriers: Vec<String>,
     /// Paths that migrations take, with the largest packets that crossed them before.
@@ -117,6 +121,8 @@ impl Standing {
             phase: Phase::New,
             boot: None,
             paths: Vec::new(),
+            opened: Vec::new(),
+            unopened: Vec::new(),
             carriers: Vec::new(),
             sizes: Vec::new(),
             untold: Vec::new(),
@@ -146,6 +152,8 @@ impl Standing {
                 Record::Began {
                     boot,
                     paths,
+                    opened,
+                    unopened,
                     carriers,
                     sizes,
                     untold,
@@ -154,6 +162,8 @@ impl Standing {
             ) => {
                 self.boot = Some(boot.clone());
                 self.paths.clone_from(paths);
+                self.opened.clone_from(opened);
+                self.unopened.clone_from(unopened);
                 self.carriers.clone_from(carriers);
                 self.sizes.clone_from(sizes);
                 self.untold.clone_from(untold);

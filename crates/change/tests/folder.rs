@@ -121,6 +121,8 @@ fn a_journal_that_is_half_full_begins_nothing_and_takes_back_what_was_begun() {
         at,
         boot,
         paths,
+        opened: Vec::new(),
+        unopened: Vec::new(),
         carriers,
         sizes: Vec::new(),
         untold: Vec::new(),

@@ -8,7 +8,9 @@ use drover_types::{Interface, IpNetwork};
 use futures_util::TryStreamExt;
 use rtnetlink::Handle;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
-use rtnetlink::packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use rtnetlink::packet_route::link::{
+    InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage,
+};
 
 use crate::error::HostError;
 use crate::ethtool::Ethtool;
@@ -67,6 +69,18 @@ pub(crate) async fn folders(
         Some((identity.name, folder))
     };
     Ok(links.iter().filter_map(folder).collect())
+}
+
+/// Interfaces of this network namespace that are hardware for Ethernet, with their index.
+pub(crate) async fn hardware(root: &Path) -> Result<BTreeMap<String, u32>, HostError> {
+    let (links, _) = ask().await?;
+    let of = |link: &LinkMessage| {
+        let identity = identity(link)?;
+        let folder = sysfs::folder(root, &identity)?;
+        let is_ethernet = link.header.link_layer_type == LinkLayerType::Ether;
+        (is_ethernet && folder.join("device").exists()).then_some((identity.name, identity.index))
+    };
+    Ok(links.iter().filter_map(of).collect())
 }
 
 pub(crate) async fn ask() -> Result<(Vec<LinkMessage>, Vec<AddressMessage>), HostError> {

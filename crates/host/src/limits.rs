@@ -30,6 +30,17 @@ pub const REPORTERS: usize = 4096;
 /// neighbour, or few.
 pub const LLDP: u64 = 64 * 1024;
 
+/// Bytes of one frame of LLDP: it is not divided, and no adapter takes larger ones than these.
+pub const LLDP_FRAME: usize = 9216;
+
+/// Neighbours of one interface that are remembered, each with three names of 511 bytes at most: one at a cable, or few where something that
+/// hands LLDP on is in between.
+pub const LLDP_NEIGHBOURS: usize = 16;
+
+/// Interfaces at which an agent listens for LLDP: those with hardware, and a host with 8 adapters of 4 ports, or with some virtual functions
+/// of them, has fewer.
+pub const LLDP_PORTS: usize = 64;
+
 /// How many interfaces may stand on each other until one has hardware: a bridge over a VLAN over a
 /// bond is three, and `netdev` itself allows 8 (`MAX_NEST_DEV`).
 pub const LOWER_DEPTH: usize = 8;

@@ -1,10 +1,11 @@
 //! What only the agent of a host knows of it, which is captured beside what was read.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use drover_tune::facts::{Fact, Guest, Host, Offers};
+use drover_tune::facts::{Fact, Guest, Host, Kind, Listening, Neighbour, Nic, Offers};
 use serde::{Deserialize, Serialize};
 
 /// The file of a captured host that has it.
@@ -22,6 +23,28 @@ pub struct AgentsWord {
     pub domains: Fact<Vec<Guest>>,
     /// What its QEMUs give guests as their processor.
     pub offers: Fact<Offers>,
+    /// What it heard by LLDP, by the adapter: since it runs, and nobody else listens as long.
+    #[serde(default)]
+    pub heard: BTreeMap<String, HeardAt>,
+}
+
+/// What an agent heard by LLDP at an adapter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeardAt {
+    /// Who is at the other end of its cable.
+    pub neighbours: Fact<Vec<Neighbour>>,
+    /// Since when it listens; none where it does not.
+    pub listening: Option<Listening>,
+}
+
+impl HeardAt {
+    fn of(nic: Nic) -> Option<(String, Self)> {
+        let heard = Self {
+            neighbours: nic.neighbours,
+            listening: nic.listening,
+        };
+        (nic.kind == Kind::Adapter).then_some((nic.name, heard))
+    }
 }
 
 impl AgentsWord {
@@ -31,6 +54,7 @@ impl AgentsWord {
             guests: told.guests,
             domains: told.domains,
             offers: told.offers,
+            heard: told.nics.into_iter().filter_map(HeardAt::of).collect(),
         }
     }
 
@@ -40,11 +64,18 @@ impl AgentsWord {
             guests: Fact::unknown(why),
             domains: Fact::unknown(why),
             offers: Fact::unknown(why),
+            heard: BTreeMap::new(),
         }
     }
 
     /// That host with it.
-    pub fn given_to(self, host: Host) -> Host {
+    pub fn given_to(mut self, mut host: Host) -> Host {
+        for nic in &mut host.nics {
+            if let Some(heard) = self.heard.remove(&nic.name) {
+                nic.neighbours = heard.neighbours;
+                nic.listening = heard.listening;
+            }
+        }
         Host {
             guests: self.guests,
             domains: self.domains,
@@ -53,7 +84,7 @@ impl AgentsWord {
         }
     }
 
-    /// The same without what guests are called.
+    /// The same without what guests are called, and without what switches say.
     pub fn nameless(&self) -> Self {
         // Why may have names in it.
         const NOT_KNOWN: &str = "they were not known when it was captured";
@@ -73,6 +104,8 @@ impl AgentsWord {
                 Fact::Unknown(_) => Fact::unknown(NOT_KNOWN),
                 known => known.clone(),
             },
+            // Switches say who they are.
+            heard: BTreeMap::new(),
         }
     }
 
@@ -104,7 +137,7 @@ impl AgentsWord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drover_tune::facts::{Definition, Own};
+    use drover_tune::facts::{Definition, HeardBy, Own};
     use drover_types::Bytes;
 
     fn word() -> AgentsWord {
@@ -124,6 +157,26 @@ mod tests {
             guests: Fact::Known(vec![guest("payroll"), guest("payroll2")]),
             domains: Fact::unknown("payroll is not reached"),
             offers: Fact::Known(Offers::default()),
+            heard: [("ens1f0".to_owned(), heard())].into(),
+        }
+    }
+
+    fn heard() -> HeardAt {
+        let neighbour = Neighbour {
+            switch: "02:00:00:00:00:aa".to_owned(),
+            name: Some("payroll-leaf".to_owned()),
+            port: "Ethernet1/7".to_owned(),
+            frame: Some(9216),
+            negotiates: None,
+            dcbx: [].into(),
+            heard_by: Some(HeardBy::Agent),
+        };
+        HeardAt {
+            neighbours: Fact::Known(vec![neighbour]),
+            listening: Some(Listening {
+                since: "2026-11-27T09:00:00Z".to_owned(),
+                uptime_s: 600,
+            }),
         }
     }
 
@@ -133,6 +186,11 @@ mod tests {
         assert_eq!(AgentsWord::read(folder.path()), Ok(None));
         word().write(folder.path()).unwrap();
         assert_eq!(AgentsWord::read(folder.path()), Ok(Some(word())));
+        // One of before has nothing that was heard.
+        let before = r#"{ "guests": { "known": [] }, "domains": { "known": [] }, "offers": { "unknown": "" } }"#;
+        fs::write(folder.path().join(FILE), before).unwrap();
+        let read = AgentsWord::read(folder.path()).unwrap().unwrap();
+        assert_eq!(read.heard, BTreeMap::new());
         fs::write(folder.path().join(FILE), "{").unwrap();
         let why = AgentsWord::read(folder.path()).unwrap_err();
         assert!(why.starts_with("guests.json: "), "{why}");

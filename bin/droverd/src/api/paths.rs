@@ -4,16 +4,17 @@ use axum::Json;
 use axum::extract::{Extension, State};
 use drover_api::{
     AnsweredView, AnswererRequest, AnswererView, ClusterPathsRequest, ClusterPathsView, ErrorBody,
-    KeptView, LoadOrder, LoadTakeRequest, LoadTakenView, LoadedView, PathsAskRequest, PathsView,
+    ErrorCode, KeptView, LoadOrder, LoadTakeRequest, LoadTakenView, LoadedView, OpenRequest,
+    OpenedView, PathsAskRequest, PathsView, Refusal,
 };
-use drover_types::{AnswererId, LoadId};
+use drover_types::{AnswererId, LoadId, with_sources};
 use jiff::Timestamp;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::extract::{JsonBody, Named, OptionalBody};
 use super::{App, Caller, Refused, to_its_end};
-use crate::{doctor, paths};
+use crate::{doctor, facts, paths};
 
 /// The one that takes longer than others.
 pub const CLUSTER: &str = "/v1/cluster/paths";
@@ -24,6 +25,7 @@ pub fn peer_routes() -> OpenApiRouter<App> {
         .routes(routes!(order_answerer))
         .routes(routes!(end_answerer))
         .routes(routes!(ask_paths))
+        .routes(routes!(open_paths))
         .routes(routes!(take_for_load))
         .routes(routes!(carry_load))
         .routes(routes!(end_load))
@@ -100,6 +102,26 @@ async fn ask_paths(
         paths::ask(context, migrations, wanted, turn).await
     });
     Ok(Json(asked.await?))
+}
+
+/// Opens connections from addresses of this host to the caller, and closes them at once: it wants to know whether that is possible, as before a
+/// change to it.
+#[utoipa::path(post, path = "/v1/paths/open", tag = "peer", request_body = OpenRequest,
+    responses((status = 200, body = OpenedView), (status = "default", body = ErrorBody)))]
+async fn open_paths(
+    Extension(caller): Extension<Caller>,
+    JsonBody(request): JsonBody<OpenRequest>,
+) -> Result<Json<OpenedView>, Refused> {
+    let count = request.ends.len();
+    tracing::info!(%caller, count, "connections are to be opened to another host");
+    let interfaces = facts::interfaces().await.map_err(|error| {
+        let message = format!(
+            "the interfaces of this host are not known: {}",
+            with_sources(&error)
+        );
+        Refusal::new(ErrorCode::Internal, message)
+    })?;
+    Ok(Json(paths::open(&interfaces, request).await?))
 }
 
 /// Takes this host for a load of the caller, until that is ended or its time is over. While it is taken it is part of no other load.

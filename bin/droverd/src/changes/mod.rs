@@ -203,6 +203,7 @@ impl Changes {
             Err(error) => Ok(ChangeDetailView {
                 change: show::unreadable(id, &error),
                 steps: Vec::new(),
+                not_opened: Vec::new(),
                 not_measured: Vec::new(),
                 files: Vec::new(),
                 by_hand: Vec::new(),

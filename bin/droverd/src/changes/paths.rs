@@ -1,11 +1,12 @@
 //! Which paths have to work after a change as they did before, and whether they do.
 //!
 //! A path works if the other host's agent, or its kernel, answers to a connection from the path's address by the path's interface. That
-//! says that small packets cross in both directions. How large ones may be is asked by datagrams, at the addresses that migrations use:
-//! the other agents answer them as they do those of the doctor.
+//! says that small packets cross in both directions. Whether others can open connections to here is for their agents to try, which open one by
+//! each path. How large packets may be is asked by datagrams, at the addresses that migrations use: the other agents answer them as they do
+//! those of the doctor.
 
 use std::cell::OnceCell;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +14,10 @@ use std::time::Duration;
 use drover_change::limits::PATHS;
 use drover_change::{Measured, Now, PathSizes, PathTo, Paths, Unknown, Untold};
 use drover_types::{HostName, Interface, IpNetwork, with_sources};
-use futures_util::{StreamExt, stream};
-use tokio::net::TcpSocket;
 
 use crate::cluster::Cluster;
 use crate::config::Config;
-use crate::limits::{CHANGE_PATH, CHANGE_PATH_ROUNDS, CHANGE_PATHS_AT_ONCE};
-use crate::paths;
+use crate::paths::{self, Opening};
 use crate::peers::Peers;
 
 /// Every path between this host's interfaces and other hosts: from each address to all that are in its network; to hosts that share no
@@ -133,34 +131,27 @@ impl Paths for Others {
     }
 
     async fn work(&self, paths: &[PathTo]) -> Vec<bool> {
-        let at_once = paths.len().div_ceil(CHANGE_PATH_ROUNDS);
-        let tried = stream::iter(paths).map(answers);
-        let tried = tried.buffered(at_once.max(CHANGE_PATHS_AT_ONCE));
-        tried.collect().await
+        let of = |path: &PathTo| Opening {
+            nic: Some(path.nic.clone()),
+            from: path.from,
+            to: path.to,
+        };
+        paths::open_all(paths.iter().map(of).collect()).await
     }
-}
 
-async fn answers(path: &PathTo) -> bool {
-    let connecting = async {
-        let socket = match path.from {
-            IpAddr::V4(_) => TcpSocket::new_v4(),
-            IpAddr::V6(_) => TcpSocket::new_v6(),
-        }?;
-        socket.bind_device(Some(path.nic.as_bytes()))?;
-        socket.bind(SocketAddr::new(path.from, 0))?;
-        socket.connect(path.to).await
-    };
-    match tokio::time::timeout(CHANGE_PATH, connecting).await {
-        Ok(Ok(_)) => true,
-        // Its kernel answers though its agent does not run.
-        Ok(Err(error)) => error.kind() == std::io::ErrorKind::ConnectionRefused,
-        Err(_) => false,
+    async fn opened(&self, paths: &[PathTo]) -> Vec<Result<bool, String>> {
+        match self.members() {
+            Ok(members) => paths::opened(members, paths).await,
+            Err(why) => vec![Err(why); paths.len()],
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const WITHIN: Duration = Duration::from_secs(1);
 
     fn interface(name: &str, up: bool, addresses: &[&str]) -> Interface {
         Interface {
@@ -215,27 +206,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_host_whose_agent_does_not_run_answers_and_an_address_of_nobody_does_not() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let there = listener.local_addr().unwrap();
-        let path = |to: SocketAddr| PathTo {
-            host: "b".parse().unwrap(),
-            nic: "lo".into(),
-            from: "127.0.0.1".parse().unwrap(),
-            to,
-        };
-        // Nobody routes these over the loopback (RFC 5737).
-        let nowhere = "192.0.2.1:7".parse().unwrap();
-        let paths = [path(there), path(nowhere)];
+    async fn who_cannot_ask_the_others_tells_why_and_goes_on() {
         let others = Others::of(&"a".parse().unwrap(), Path::new("/nowhere/droverd.toml"), 0);
-        assert_eq!(others.work(&paths).await, [true, false]);
-        drop(listener);
-        assert_eq!(others.work(&paths).await, [true, false]);
-        // Who cannot ask the others tells why, and goes on.
-        let measured = others.measure(CHANGE_PATH).await;
+        let measured = others.measure(WITHIN).await;
         assert_eq!(measured.paths, []);
         let why = &measured.untold[0].why;
         assert!(why.contains("/nowhere/droverd.toml"), "{why}");
+        let path = PathTo {
+            host: "b".parse().unwrap(),
+            nic: "nic0".into(),
+            from: "10.0.0.1".parse().unwrap(),
+            to: "10.0.0.2:7".parse().unwrap(),
+        };
+        let told = others.opened(&[path]).await.remove(0);
+        assert_eq!(told.as_ref(), Err(why));
     }
 
     #[tokio::test]
@@ -246,7 +230,7 @@ mod tests {
         let text = format!("host = \"a\"\nstate = \"{}\"\n", state.display());
         std::fs::write(&file, text).unwrap();
         let others = Others::of(&"a".parse().unwrap(), &file, 3);
-        assert_eq!(others.measure(CHANGE_PATH).await, Measured::default());
+        assert_eq!(others.measure(WITHIN).await, Measured::default());
     }
 
     #[test]

@@ -48,6 +48,7 @@ pub fn change(id: ChangeId, account: &Account, boot: &str) -> ChangeView {
         },
         files: account.order.files().len(),
         paths: standing.paths.len(),
+        opened: standing.opened.len(),
         sizes: standing.sizes.len(),
         why: why(&standing.phase),
         can_be_undone: standing.can_be_undone() && !is_gone,
@@ -69,6 +70,7 @@ pub fn detail(id: ChangeId, account: &Account, boot: &str) -> ChangeDetailView {
         steps: steps
             .map(|(number, step)| self::step(step, state(number, Some(step))))
             .collect(),
+        not_opened: account.standing.unopened.clone(),
         not_measured: account.standing.untold.clone(),
         files: files
             .map(|(number, written)| file(written, state(number, None)))
@@ -90,6 +92,7 @@ pub fn unreadable(id: ChangeId, error: &JournalError) -> ChangeView {
         set: 0,
         files: 0,
         paths: 0,
+        opened: 0,
         sizes: 0,
         why: Some(with_sources(error)),
         can_be_undone: false,
@@ -249,6 +252,8 @@ pub(super) mod tests {
             at,
             boot,
             paths: Vec::new(),
+            opened: Vec::new(),
+            unopened: Vec::new(),
             carriers: Vec::new(),
             sizes: Vec::new(),
             untold: Vec::new(),
@@ -291,6 +296,8 @@ pub(super) mod tests {
             at,
             boot: "first".to_owned(),
             paths: Vec::new(),
+            opened: Vec::new(),
+            unopened: Vec::new(),
             carriers: Vec::new(),
             sizes: Vec::new(),
             untold: Vec::new(),

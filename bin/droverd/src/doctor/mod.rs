@@ -77,8 +77,10 @@ pub async fn host(context: &Context) -> Result<Host, Refusal> {
         changes::mark_fixed(&state, &mut host);
         host
     };
-    let facts = tokio::task::spawn_blocking(read).await;
-    facts.map_err(|error| failed(error.to_string()))
+    let read = tokio::task::spawn_blocking(read).await;
+    let mut host = read.map_err(|error| failed(error.to_string()))?;
+    context.lldp.tell(&mut host);
+    Ok(host)
 }
 
 /// All members, this one included.

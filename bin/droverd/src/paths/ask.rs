@@ -222,6 +222,11 @@ pub fn not_loaded(host: &HostName, error: &ClientError) -> Refusal {
     refused_by(host, error, "loads no path")
 }
 
+/// The same where it was to open connections.
+pub fn not_opened(host: &HostName, error: &ClientError) -> Refusal {
+    refused_by(host, error, "opens no connections to others")
+}
+
 fn refused_by(host: &HostName, error: &ClientError, version: &str) -> Refusal {
     // Those of before have no such route, and say to other hosts that it is not for them.
     let unknown = [ErrorCode::NoSuchRoute, ErrorCode::LocalOnly];

@@ -62,6 +62,12 @@ pub const SIZES_AGAIN: Duration = Duration::from_millis(200);
 /// it has counted, which nobody needs here, it tells up to [`COUNTERS_LATE`] later.
 pub const SIZES_END: Duration = Duration::from_secs(1);
 
+/// Connections that one host has another open: from 64 interfaces with four addresses each. With [`CHANGE_PATH`] for each they take 8 s at most,
+/// which is what a host has to tell in.
+///
+/// [`CHANGE_PATH`]: crate::limits::CHANGE_PATH
+pub const OPENED_OF_HOST: usize = 256;
+
 /// Drivers that ask their hardware what it has counted do so once a second (tg3, be2net, bnxt); an interface that has not counted what
 /// crossed after two has not carried it.
 pub const COUNTERS_LATE: Duration = Duration::from_secs(2);

@@ -10,6 +10,7 @@
 //!                                          answerers (of another host)
 //!
 //!   measure, sizes ── before and after a change to this host ──▶ answerers (of all other hosts)
+//!   opened ────────── the same ──▶ open, on these
 //!
 //!   together ── sets of paths, one after the other ──▶ carry, of several hosts at the same moment ──▶ answerers
 //! ```
@@ -29,6 +30,7 @@ mod hold;
 mod limits;
 mod loading;
 mod only;
+mod opens;
 mod ordered;
 mod outcome;
 mod pairs;
@@ -47,6 +49,7 @@ pub use self::answerers::{Answerers, Here};
 pub use self::ask::{Wanted, ask, turn};
 pub use self::carry::carry;
 pub use self::cluster::cluster;
+pub use self::opens::{Opening, open, open_all, opened};
 pub use self::sizes::{measure, sizes};
 pub use self::taken::{Taken, give_back, take};
 

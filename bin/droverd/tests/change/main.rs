@@ -21,6 +21,7 @@ mod deaths;
 mod host;
 mod lasting;
 mod network;
+mod opened;
 mod profiles;
 mod refusals;
 mod restart;

@@ -56,7 +56,7 @@ fn larger_packets() -> String {
 }
 
 /// A setting of which nobody would think that it has to do with packets' sizes.
-fn timestamps() -> String {
+pub fn timestamps() -> String {
     plan([Step::File {
         path: "proc/sys/net/ipv4/tcp_timestamps".into(),
         from: "0".into(),
@@ -72,7 +72,7 @@ async fn hosts(test: &str) -> Option<Cluster> {
 }
 
 impl Cluster {
-    async fn apply(&self, plan: String) -> ChangeId {
+    pub async fn apply(&self, plan: String) -> ChangeId {
         let request = ChangeRequest {
             plan,
             // No host is drained here.
@@ -82,7 +82,7 @@ impl Cluster {
         self.client("a").apply_changes(&request).await.unwrap().id
     }
 
-    fn folder(&self, id: ChangeId) -> PathBuf {
+    pub fn folder(&self, id: ChangeId) -> PathBuf {
         self.path("a", "state/changes").join(id.to_string())
     }
 
@@ -99,7 +99,7 @@ impl Cluster {
         }
     }
 
-    async fn ended(&self, id: ChangeId) -> ChangeDetailView {
+    pub async fn ended(&self, id: ChangeId) -> ChangeDetailView {
         self.when(id, |account| account.standing.has_ended()).await;
         self.client("a").change(id).await.unwrap()
     }
@@ -119,7 +119,7 @@ impl Cluster {
     }
 
     /// Begins with a plan, and has its process stand still once it has begun and before it has proved anything.
-    async fn stopped(&self, plan: &str) -> ChangeId {
+    pub async fn stopped(&self, plan: &str) -> ChangeId {
         loop {
             let id = self.apply(plan.to_owned()).await;
             self.when(id, |account| !account.records.is_empty()).await;

@@ -174,7 +174,12 @@ impl Cluster {
 
     /// Starts the agent of a host.
     pub async fn start(&mut self, name: &str) {
-        let mut command = self.droverd(name);
+        let command = self.droverd(name);
+        self.start_by(name, command).await;
+    }
+
+    /// The same, by this command.
+    pub async fn start_by(&mut self, name: &str, mut command: Command) {
         command.stdin(std::process::Stdio::null());
         let host = self.hosts.iter_mut().find(|host| host.name == name);
         let host = host.unwrap();
@@ -183,14 +188,19 @@ impl Cluster {
 
     /// droverd there, with that host's configuration.
     pub fn droverd(&self, name: &str) -> Command {
-        let mut command = Command::new("ip");
+        let mut command = self.program(name, env!("CARGO_BIN_EXE_droverd"));
         command
-            .args(["netns", "exec", &self.space(name)])
-            .arg(env!("CARGO_BIN_EXE_droverd"))
             .arg("--config")
             .arg(self.path(name, "droverd.toml"))
             .env_remove("JOURNAL_STREAM")
             .env_remove("NOTIFY_SOCKET");
+        command
+    }
+
+    /// A program there, or on the switch, with mounts of its own.
+    pub fn program(&self, host: &str, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.space(host), program]);
         command
     }
 

@@ -15,6 +15,7 @@ mod load;
 mod provision;
 #[path = "../support/mod.rs"]
 mod support;
+mod switches;
 mod together;
 
 use std::time::{Duration, Instant};

@@ -9,7 +9,7 @@ use crate::views::kept::KeptView;
 use crate::views::load::{LoadOrder, LoadRequest, LoadTakeRequest, LoadTakenView, LoadedView};
 use crate::views::paths::{
     AnsweredView, AnswererRequest, AnswererView, ClusterPathsRequest, ClusterPathsView,
-    PathsAskRequest, PathsView,
+    OpenRequest, OpenedView, PathsAskRequest, PathsView,
 };
 
 impl Client {
@@ -31,6 +31,15 @@ impl Client {
     pub async fn end_answerer(&self, id: AnswererId) -> Result<AnsweredView, ClientError> {
         let path = format!("/v1/answerers/{id}/end");
         self.post(&path, &(), limits::READ_CALL).await
+    }
+
+    /// `POST /v1/paths/open`, to another host's agent
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn open(&self, request: &OpenRequest) -> Result<OpenedView, ClientError> {
+        self.post("/v1/paths/open", request, limits::READ_CALL)
+            .await
     }
 
     /// `POST /v1/loads`, to another host's agent

@@ -222,6 +222,9 @@ pub struct ChangeView {
     pub files: usize,
     /// Paths to other hosts that worked before, and have to afterwards.
     pub paths: usize,
+    /// Those of them by which the other host's agent opened a connection to this one before, and has to afterwards.
+    #[serde(default)]
+    pub opened: usize,
     /// Paths that migrations take of which it is known how large packets crossed before: as large ones have to afterwards.
     #[serde(default)]
     pub sizes: usize,
@@ -251,6 +254,9 @@ pub struct ChangeDetailView {
     pub change: ChangeView,
     /// What it sets, in the order in which it is set.
     pub steps: Vec<ChangeStepView>,
+    /// Of which paths it is not known that the other host opens a connection by them, or it did not before, and why: nothing of that is proved.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_opened: Vec<String>,
     /// Of which paths it is not known how large packets crossed before, and why: nothing of that is proved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_measured: Vec<String>,

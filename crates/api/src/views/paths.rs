@@ -130,6 +130,31 @@ pub struct CountedView {
     pub sent: u64,
 }
 
+/// Asks a host to open connections, and to close them at once: to whoever asks, who wants to know whether that is possible.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OpenRequest {
+    /// Between which addresses.
+    pub ends: Vec<OpenEnds>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OpenEnds {
+    /// An address of the host that opens it.
+    #[schema(value_type = String)]
+    pub from: IpAddr,
+    /// Where it is opened to.
+    #[schema(value_type = String)]
+    pub to: SocketAddr,
+}
+
+/// What became of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OpenedView {
+    /// Whether anything answered to each, in their order: a program that listens, or the kernel, that nobody does.
+    pub answered: Vec<bool>,
+}
+
 /// Asks a host to ask its paths to another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PathsAskRequest {

@@ -139,6 +139,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         let work = self.paths.work(all).await;
         let paths = all.iter().zip(work).filter(|(_, works)| *works);
         let paths: Vec<PathTo> = paths.map(|(path, _)| path.clone()).collect();
+        let (opened, unopened) = self.opened(&paths).await;
         let (sizes, untold) = match self.measured(&paths).await {
             Ok(measured) => measured,
             Err(why) => {
@@ -150,6 +151,8 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             at: Timestamp::now(),
             boot: self.boot.to_owned(),
             paths,
+            opened,
+            unopened,
             carriers,
             sizes,
             untold,

@@ -1,5 +1,7 @@
 //! What has to work afterwards as it did before, and whether it does.
 
+use std::collections::BTreeSet;
+
 use drover_types::in_short;
 use tokio::time::{Instant, sleep};
 
@@ -12,6 +14,36 @@ use crate::record::{Outcome, Record};
 use crate::sizes::PathSizes;
 
 impl<H: Hands, P: Paths> Runner<'_, H, P> {
+    /// By which of these the other host's agent opens a connection to this one, before the first step, and of which it does not or that is not
+    /// known, in words.
+    pub(super) async fn opened(&self, works: &[PathTo]) -> (Vec<PathTo>, Vec<String>) {
+        let mut opened = Vec::new();
+        // Of a host that does not tell it is said once.
+        let mut unopened = BTreeSet::new();
+        for (path, told) in self.told(works).await {
+            match told {
+                Ok(true) => opened.push(path.clone()),
+                Ok(false) => {
+                    unopened.insert(format!("{}: none was opened before, either", inward(path)));
+                }
+                Err(why) => {
+                    unopened.insert(why);
+                }
+            }
+        }
+        (opened, in_words(unopened.iter().map(String::as_str)))
+    }
+
+    async fn told<'p>(&self, paths: &'p [PathTo]) -> Vec<(&'p PathTo, Result<bool, String>)> {
+        if paths.is_empty() {
+            return Vec::new();
+        }
+        let told = self.paths.opened(paths).await;
+        // One that is not answered for is not known.
+        let nothing = std::iter::repeat_with(|| Err("nothing was told of it".to_owned()));
+        paths.iter().zip(told.into_iter().chain(nothing)).collect()
+    }
+
     /// How large packets cross before the first step, and of what that is not known, in words. These paths work.
     ///
     /// # Errors
@@ -36,7 +68,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             .sort_by_key(|path| raised.larger(&path.nic).is_none());
         let untold = left_out(&mut measured.paths);
         measured.untold.extend(untold);
-        let untold = in_words(&measured.untold);
+        let untold = in_words(measured.untold.iter().map(|untold| untold.why.as_str()));
         match raised.unproved(works, &measured) {
             None => Ok((measured.paths, untold)),
             Some(why) => {
@@ -46,8 +78,8 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         }
     }
 
-    /// Every path that worked works again and carries packets as large as before, and every link carries again that did, or all is taken
-    /// back.
+    /// Every path that worked works again, both ways where it did, and carries packets as large as before, and every link carries again that
+    /// did, or all is taken back.
     pub(super) async fn prove(&mut self) {
         let proven = self.journal.standing().paths.len();
         let bounces = self.journal.account().order.plan.bounces();
@@ -102,10 +134,24 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             }
         }
         if lost.is_empty() {
+            lost = self.shut().await;
+        }
+        if lost.is_empty() {
             lost = self.smaller(*attempt).await;
             *attempt += 1;
         }
         lost
+    }
+
+    /// Paths by which the other host's agent opens no connection to this one any more, in words: one that does not tell opens none.
+    async fn shut(&self) -> Vec<String> {
+        let told = self.told(&self.journal.standing().opened).await;
+        let why = |(path, told): (&PathTo, Result<bool, String>)| match told {
+            Ok(true) => None,
+            Ok(false) => Some(inward(path)),
+            Err(why) => Some(format!("{}: {why}", inward(path))),
+        };
+        told.into_iter().filter_map(why).collect()
     }
 
     /// Paths that do not carry packets as large as they have to, in words.
@@ -122,6 +168,12 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         both.filter_map(|(path, now)| path.lost(plan, now))
             .collect()
     }
+}
+
+/// What the other host's agent opens by a path.
+fn inward(path: &PathTo) -> String {
+    let (host, from, to, nic) = (&path.host, path.to.ip(), path.from, &path.nic);
+    format!("a connection that {host} opens from {from} to {to} of {nic}")
 }
 
 /// Takes those out that the journal has no room for.
@@ -150,10 +202,9 @@ fn left_out(paths: &mut Vec<PathSizes>) -> Vec<Untold> {
     all
 }
 
-fn in_words(untold: &[Untold]) -> Vec<String> {
-    let words = untold.iter().take(UNTOLD);
-    let mut words: Vec<String> = words.map(|untold| in_short(&untold.why)).collect();
-    let more = untold.len().saturating_sub(UNTOLD);
+fn in_words<'w>(why: impl ExactSizeIterator<Item = &'w str>) -> Vec<String> {
+    let more = why.len().saturating_sub(UNTOLD);
+    let mut words: Vec<String> = why.take(UNTOLD).map(in_short).collect();
     if more > 0 {
         words.push(format!("and {more} more paths or hosts"));
     }
@@ -183,7 +234,7 @@ mod tests {
         let mut paths = vec![path("a-name-of-16-by"), path("a-name-of-16-byt")];
         let untold = left_out(&mut paths);
         assert_eq!(paths, [path("a-name-of-16-by")]);
-        let words = in_words(&untold);
+        let words = in_words(untold.iter().map(|untold| untold.why.as_str()));
         assert!(
             words[0].starts_with("nic0 to b: the name of its interface"),
             "{words:?}"
@@ -191,7 +242,7 @@ mod tests {
         let mut paths = vec![path("nic0"); PATHS + UNTOLD + 7];
         let untold = left_out(&mut paths);
         assert_eq!((paths.len(), untold.len()), (PATHS, UNTOLD + 7));
-        let words = in_words(&untold);
+        let words = in_words(untold.iter().map(|untold| untold.why.as_str()));
         assert_eq!(words.len(), UNTOLD + 1);
         assert_eq!(words.last().unwrap(), "and 7 more paths or hosts");
     }

@@ -11,6 +11,10 @@ pub struct Fate {
     pub cut_off_by: Option<(String, String)>,
     /// Nor is anything answered then of whether one does.
     pub unanswered: bool,
+    /// While this file has this value, no other host opens a connection to this one, though it answers.
+    pub shut_by: Option<(String, String)>,
+    /// Agents of other hosts are older, and open none.
+    pub tells_none: bool,
     /// While this file has this value, no packets of more than 1500 bytes cross.
     pub narrowed_by: Option<(String, String)>,
     /// For so long it takes to find out how large packets cross.

@@ -8,6 +8,7 @@
 )]
 
 mod fate;
+mod paths;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -16,8 +17,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use drover_change::{
-    Account, Hands, Journal, Layers, Measured, Now, Order, Outcome, PathSizes, PathTo, Paths,
-    Performed, Plan, Planned, Runner, Sizes, Unknown, Untold,
+    Account, Hands, Journal, Layers, Now, Order, Outcome, PathSizes, PathTo, Performed, Plan,
+    Planned, Runner, Sizes,
 };
 use drover_tune::lasting::{End, Place, Rewrite};
 use drover_tune::{Disruption, Step};
@@ -27,6 +28,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 pub use fate::Fate;
+pub use paths::sized;
 
 pub const BOOT: &str = "this boot";
 pub const OTHER_BOOT: &str = "the next boot";
@@ -548,69 +550,6 @@ impl Hands for Host<'_> {
         self.world.call().await;
         let _ = fs::remove_file(self.world.beside(path));
         Ok(())
-    }
-}
-
-impl Paths for Host<'_> {
-    async fn work(&self, paths: &[PathTo]) -> Vec<bool> {
-        self.world.call().await;
-        let cut_off_by = self.world.fate.borrow().cut_off_by.clone();
-        let cut_off = cut_off_by.is_some_and(|(path, value)| {
-            fs::read_to_string(self.world.file(&path)).unwrap() == value
-        });
-        if cut_off && self.world.fate.borrow().unanswered {
-            return Vec::new();
-        }
-        paths.iter().map(|_| !cut_off).collect()
-    }
-
-    async fn measure(&self, within: Duration) -> Measured {
-        self.world.call().await;
-        match self.world.asked(within).await {
-            Ok(now) => Measured {
-                paths: vec![self.world.sized(now)],
-                untold: vec![untold("c", "it is asleep")],
-                layers: self.world.layers(),
-            },
-            Err(why) => Measured {
-                untold: vec![untold("b", &why)],
-                ..Measured::default()
-            },
-        }
-    }
-
-    async fn sizes(
-        &self,
-        paths: &[PathSizes],
-        attempt: u32,
-        within: Duration,
-    ) -> Vec<Result<Now, String>> {
-        self.world.call().await;
-        self.world.attempts.borrow_mut().push(attempt);
-        self.world.narrow();
-        let now = self.world.asked(within).await;
-        paths.iter().map(|_| now.clone()).collect()
-    }
-}
-
-fn untold(host: &str, why: &str) -> Untold {
-    Untold {
-        of: Unknown::Host(host.parse().unwrap()),
-        why: format!("{host}: {why}"),
-    }
-}
-
-/// The path that migrations take from `nic0`, with what crosses it.
-pub fn sized(sizes: Sizes) -> PathSizes {
-    PathSizes {
-        host: "b".parse().unwrap(),
-        nic: "nic0".into(),
-        from: "10.0.0.1".parse().unwrap(),
-        far_nic: "nic0".into(),
-        to: "10.0.0.2".parse().unwrap(),
-        mtu: sizes.there,
-        over: Default::default(),
-        sizes,
     }
 }
 

@@ -76,6 +76,7 @@ fn nic(tree: &Tree, told: &ToldNic) -> Nic {
             Ok(dcb::dcb(ieee, cee))
         }),
         neighbours: of_hardware(told.neighbours.as_ref(), |told| Ok(lldp::neighbours(told))),
+        listening: None,
         health: of_hardware(told.health.as_ref(), |told| Ok(devlink::reporters(told))),
         rdma: interface.rdma.as_ref().map(|device| {
             rdma(tree, device, &interface.name).map_or_else(Fact::Unknown, Fact::Known)

@@ -150,4 +150,26 @@ pub struct Neighbour {
     /// Languages in which it says what to hold back and to share.
     #[serde(default)]
     pub dcbx: BTreeSet<DcbxVersion>,
+    /// Who heard it; none where what read this host is older.
+    #[serde(default)]
+    pub heard_by: Option<HeardBy>,
+}
+
+/// Who of a host hears what switches say by LLDP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HeardBy {
+    /// Its agent.
+    Agent,
+    /// systemd-networkd, which keeps it in files.
+    Networkd,
+}
+
+/// Since when a host's agent listens at an interface for what a switch says by LLDP, without the cable having been out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listening {
+    /// By the host's clock, such as `2026-11-27T09:00:00Z`.
+    pub since: String,
+    /// How many seconds the host ran by then.
+    pub uptime_s: u64,
 }

@@ -19,7 +19,9 @@ use serde::{Deserialize, Serialize};
 
 pub use device::{Rdma, Reporter, Spread};
 pub use domain::{Domain, Element};
-pub use fabric::{App, Buffers, Dcb, Dcbx, DcbxVersion, Ets, Neighbour, Pause, Pfc};
+pub use fabric::{
+    App, Buffers, Dcb, Dcbx, DcbxVersion, Ets, HeardBy, Listening, Neighbour, Pause, Pfc,
+};
 pub use guest::{
     Argument, Card, Definition, Guest, HugePages, Memory, Offer, Offers, Own, Pages, Seen,
 };

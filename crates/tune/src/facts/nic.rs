@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use drover_types::{BitRate, CpuSet, IpNetwork};
 use serde::{Deserialize, Serialize};
 
-use super::{Dcb, Down, Fact, Modes, Module, Neighbour, Pause, Port, Rdma, Reporter, Spread};
+use super::{
+    Dcb, Down, Fact, Listening, Modes, Module, Neighbour, Pause, Port, Rdma, Reporter, Spread,
+};
 
 /// A network interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +60,9 @@ pub struct Nic {
     /// Who is at the other end of its cable.
     #[serde(default)]
     pub neighbours: Fact<Vec<Neighbour>>,
+    /// Since when the host's agent listens for them; none where it does not, or was not asked.
+    #[serde(default)]
+    pub listening: Option<Listening>,
     /// How often the carrier went or came (`carrier_changes`).
     pub carrier_changes: Fact<u64>,
     /// Queues of the hardware.

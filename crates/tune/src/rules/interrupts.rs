@@ -4,22 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use drover_types::CpuSet;
 
-use super::queues::{carries, near};
+use super::near::{home, near};
+use super::queues::carries;
 use super::used::is_used;
 use crate::change::{Change, Disruption, Step};
 use crate::cost::of_rate;
 use crate::facts::{Core, Host, Interrupt, Kind, Nic, Node};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
-
-/// The node that an adapter's slot is near.
-fn home<'h>(nodes: &'h [Node], near: &CpuSet) -> Result<&'h Node, Because> {
-    let mut all = nodes.iter().filter(|node| !node.cpus.and(near).is_empty());
-    match (all.next(), all.next()) {
-        (Some(only), None) => Ok(only),
-        // Then the kernel says that it is near all of them.
-        _ => Err("its firmware does not say which node its slot is near (numa_node is -1)".into()),
-    }
-}
 
 /// How far processors of other nodes are, at the farthest.
 struct Away {

@@ -8,6 +8,7 @@ mod interrupts;
 mod layers;
 mod link;
 mod media;
+mod near;
 mod offloads;
 mod pairs;
 mod paths;

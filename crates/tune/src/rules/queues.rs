@@ -1,7 +1,8 @@
 //! How packets get from an adapter to processors.
 
-use drover_types::{BitRate, CpuSet};
+use drover_types::BitRate;
 
+use super::near::near;
 use super::used::is_used;
 use super::{LANES, of_nic};
 use crate::change::{Disruption, NicSetting, switch};
@@ -28,9 +29,14 @@ pub fn channels(host: &Host, nic: &Nic) -> Verdict {
         ));
     }
     let rate = nic.link.get()?.speed.ok_or("it tells no rate")?;
-    let cores = host.processors.cores_of(&near(host, nic)?)?;
     let for_rate = u32::try_from(rate.0.div_ceil(OF_QUEUE.0)).unwrap_or(u32::MAX);
-    let wanted = cores.min(for_rate).min(channels.combined_most);
+    let for_rate = for_rate.min(channels.combined_most);
+    // However many cores are near it.
+    if channels.combined >= for_rate {
+        return Ok(Answer::Right);
+    }
+    let cores = host.processors.cores_of(&near(host, nic)?)?;
+    let wanted = cores.min(for_rate);
     if channels.combined >= wanted {
         return Ok(Answer::Right);
     }
@@ -57,15 +63,6 @@ pub fn channels(host: &Host, nic: &Nic) -> Verdict {
 /// What so many queues carry of a line, at the least.
 pub(super) fn carries(queues: u32, line: BitRate) -> BitRate {
     line.min(BitRate(OF_QUEUE.0.saturating_mul(u64::from(queues))))
-}
-
-/// The processors near an adapter: all of the host where it is near none.
-pub(super) fn near(host: &Host, nic: &Nic) -> Result<CpuSet, Because> {
-    let near = nic.pci.known().and_then(|pci| pci.near.clone());
-    match near.filter(|near| !near.is_empty()) {
-        Some(near) => Ok(near),
-        None => Ok(host.processors.online.get()?.clone()),
-    }
 }
 
 /// An adapter has places for a burst of packets.

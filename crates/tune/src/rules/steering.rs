@@ -2,7 +2,7 @@
 
 use drover_types::CpuSet;
 
-use super::queues::near;
+use super::near::near;
 use super::used::is_used;
 use crate::change::{Change, Disruption, Step};
 use crate::facts::{Host, Nic};
@@ -14,8 +14,11 @@ pub fn receive(host: &Host, nic: &Nic) -> Verdict {
         return Ok(Answer::NotAbout);
     }
     let steering = nic.steering.get()?;
+    if steering.receive.is_empty() {
+        return Ok(Answer::Right);
+    }
     let cores = host.processors.cores_of(&near(host, nic)?)?;
-    if steering.receive.is_empty() || steering.receive_queues < cores {
+    if steering.receive_queues < cores {
         return Ok(Answer::Right);
     }
     let steps = steering.receive.iter().map(|(queue, cpus)| Step::File {

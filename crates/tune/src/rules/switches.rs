@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::used::{is_infiniband, is_used};
 use crate::change::quoted;
-use crate::facts::{Host, Kind, Neighbour, Nic};
+use crate::facts::{Fact, Host, Kind, Listening, Neighbour, Nic};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 
 /// What Ethernet adds to a packet: 14 bytes before it, 4 behind it.
@@ -16,34 +16,62 @@ pub(super) fn neighbour<'n>(host: &Host, nic: &'n Nic) -> Result<Option<&'n Neig
     if !is_used(host, nic) || nic.kind != Kind::Adapter || !nic.carrier || is_infiniband(nic) {
         return Ok(None);
     }
-    match &nic.neighbours.get()?[..] {
-        [] => Err(unheard(nic)),
-        [one] => Ok(Some(one)),
-        _ => Err(Because::from(
+    match nic.neighbours.known().map(Vec::as_slice) {
+        Some([one]) => Ok(Some(one)),
+        Some([]) | None => Err(unheard(host, nic)),
+        Some(_) => Err(Because::from(
             "several say by LLDP that they are at the other end",
         )),
     }
 }
 
+/// How often switches speak, unless they were told otherwise (`msgTxInterval`, 802.1AB).
+const INTERVAL_S: u64 = 30;
+
 /// Drivers of adapters whose firmware takes what switches say by LLDP for itself, and the flag that has it handed on
 /// (`Documentation/networking/device_drivers/ethernet/intel`).
 const KEEP_LLDP: [(&str, &str); 2] = [("i40e", "disable-fw-lldp on"), ("ice", "fw-lldp-agent off")];
 
-/// Why nothing is heard.
-fn unheard(nic: &Nic) -> Because {
-    let nothing = "the other end says nothing by LLDP";
+/// Why nobody is heard.
+fn unheard(host: &Host, nic: &Nic) -> Because {
+    let nothing = match (&nic.listening, &nic.neighbours) {
+        (Some(listening), _) => match silence(host, listening) {
+            Ok(nothing) => nothing,
+            Err(early) => return early,
+        },
+        // Nobody listens.
+        (None, Fact::Unknown(why)) => return Because(why.clone()),
+        (None, Fact::Known(_)) => "the other end says nothing by LLDP".to_owned(),
+    };
     let driver = nic.driver.known().map(String::as_str);
     let keeps = KEEP_LLDP.iter().find(|(name, _)| driver == Some(*name));
     // Where it does not, these leave DCBX to the host.
     let hands_on = nic.dcb.known().and_then(|dcb| dcb.dcbx.as_ref());
     let hands_on = hands_on.is_some_and(|dcbx| dcbx.host);
     match keeps.filter(|_| !hands_on) {
-        None => Because::from(nothing),
+        None => Because(nothing),
         Some((_, flag)) => Because(format!(
             "{nothing}, or the adapter's firmware keeps it for itself: `ethtool --set-priv-flags {} {flag}` has it handed on",
             quoted(&nic.name)
         )),
     }
+}
+
+/// For how long nobody was heard, or why that says nothing yet.
+fn silence(host: &Host, listening: &Listening) -> Result<String, Because> {
+    let since = &listening.since;
+    let uptime = host.uptime_s.known();
+    let Some(seconds) = uptime.map(|uptime| uptime.saturating_sub(listening.uptime_s)) else {
+        return Ok(format!("nobody was heard by LLDP since {since}"));
+    };
+    if seconds < INTERVAL_S {
+        return Err(Because(format!(
+            "its agent listens for LLDP since {since}, for {seconds} s: switches speak each {INTERVAL_S} s, so look again then"
+        )));
+    }
+    Ok(format!(
+        "nobody was heard by LLDP in {seconds} s, since {since}"
+    ))
 }
 
 /// By what people call it, or else by what it calls itself.

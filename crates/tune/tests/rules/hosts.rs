@@ -7,9 +7,9 @@ use Fact::Known;
 use drover_tune::Report;
 use drover_tune::facts::{
     App, Bond, Buffers, Channels, Clock, Coalescing, Core, Counters, Dcb, Dcbx, DcbxVersion, Down,
-    Duplex, Ets, Fact, Features, Fec, Frequencies, Host, Interrupt, Kind, Link, Medium, Modes,
-    Module, Neighbour, Nic, Node, Pause, Pci, Pfc, Policy, Port, Processors, Rdma, Rings, Softnet,
-    Spread, Steering, Teller,
+    Duplex, Ets, Fact, Features, Fec, Frequencies, HeardBy, Host, Interrupt, Kind, Link, Medium,
+    Modes, Module, Neighbour, Nic, Node, Pause, Pci, Pfc, Policy, Port, Processors, Rdma, Rings,
+    Softnet, Spread, Steering, Teller,
 };
 use drover_types::{BitRate, CpuSet};
 
@@ -91,7 +91,9 @@ pub fn adapter(name: &str, address: &str) -> Nic {
             frame: Some(9216),
             negotiates: Some(true),
             dcbx: BTreeSet::new(),
+            heard_by: Some(HeardBy::Networkd),
         }]),
+        listening: None,
         spread: Known(Spread {
             places: (0..4).map(|queue| (queue, 32)).collect(),
         }),

@@ -18,6 +18,7 @@ mod pairs;
 mod power;
 mod queues;
 mod since;
+mod switches;
 mod wishes;
 
 use std::collections::BTreeSet;

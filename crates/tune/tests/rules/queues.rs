@@ -1,7 +1,7 @@
 //! Interrupts and queues: which of them can be moved, and which the kernel keeps.
 
-use drover_tune::facts::{Core, Fact::Known};
-use drover_tune::{Severity, Step, examine};
+use drover_tune::facts::{Core, Fact::Known, Host};
+use drover_tune::{Report, Severity, Step, examine};
 
 use crate::hosts::{cpus, healthy, names, value};
 
@@ -35,19 +35,64 @@ fn interrupts_that_the_kernel_spreads_by_itself_are_skipped_and_others_are_moved
     assert_eq!(*steps, [step]);
 }
 
-#[test]
-fn of_a_slot_that_is_near_no_node_that_firmware_tells_nobody_knows_which_interrupts_are_far() {
-    let mut host = healthy("a", 1);
-    // As the kernel has it where numa_node is -1.
+/// As the kernel has it where numa_node is -1.
+fn near_no_node_that_is_told(host: &mut Host) {
     value(&mut host.nics[0].pci).near = Some(cpus("0-7"));
+}
+
+fn skipped(report: &Report) -> Vec<&str> {
+    let skipped = report.skipped.iter();
+    skipped.map(|one| one.rule.as_str()).collect()
+}
+
+#[test]
+fn of_a_slot_whose_node_is_not_told_what_depends_on_it_is_skipped_and_all_else_is_looked_at() {
+    let mut host = healthy("a", 1);
+    near_no_node_that_is_told(&mut host);
+    // Its queues are enough for its rate, and hand on nothing, whatever is near.
     let report = examine(std::slice::from_ref(&host), &[]);
     assert_eq!(names(&report), <[&str; 0]>::default());
-    let skipped: Vec<_> = report.skipped.iter().map(|one| one.rule.as_str()).collect();
-    assert_eq!(skipped, ["nic-interrupts"]);
-    assert!(report.skipped[0].because.contains("numa_node"));
-    // A host of one node has nothing far.
+    assert_eq!(skipped(&report), ["nic-interrupts", "nic-crowded"]);
+    for one in &report.skipped {
+        assert!(one.because.contains("numa_node"), "{}", one.because);
+    }
+    // A host of one node has nothing far, and all of its processors near.
     value(&mut host.processors.nodes).truncate(1);
     assert_eq!(examine(&[host], &[]).skipped, []);
+}
+
+/// Fewer queues than its rate takes, whose packets the kernel hands on, and one processor for all interrupts.
+fn by_one(host: &mut Host) {
+    let nic = &mut host.nics[0];
+    value(&mut nic.channels).combined = 2;
+    for interrupt in value(&mut nic.interrupts) {
+        (interrupt.cpus, interrupt.effective) = (cpus("1"), cpus("1"));
+    }
+    let steering = value(&mut nic.steering);
+    steering.receive = [("rx-0".to_owned(), cpus("0-3"))].into();
+}
+
+#[test]
+fn of_a_slot_whose_node_is_not_told_neither_queues_nor_steering_nor_crowds_are_found() {
+    let mut host = healthy("a", 1);
+    by_one(&mut host);
+    let found = names(&examine(std::slice::from_ref(&host), &[])).len();
+    assert_eq!(found, 3);
+    near_no_node_that_is_told(&mut host);
+    let report = examine(std::slice::from_ref(&host), &[]);
+    assert_eq!(names(&report), <[&str; 0]>::default());
+    let all = [
+        "nic-queues",
+        "nic-interrupts",
+        "nic-crowded",
+        "nic-steering",
+    ];
+    assert_eq!(skipped(&report), all);
+    // Nor where the slot is not known at all.
+    value(&mut host.nics[0].pci).near = None;
+    let report = examine(std::slice::from_ref(&host), &[]);
+    assert_eq!(skipped(&report), all);
+    assert!(report.skipped[0].because.contains("does not tell"));
 }
 
 #[test]
@@ -165,6 +210,7 @@ fn several_crowded_adapters_do_not_crowd_the_same_cores_again() {
         )
     };
     host.processors.cores = Known(all.iter().map(core).collect());
+    value(&mut host.processors.nodes).truncate(1);
     let mut number = 60;
     for nic in &mut host.nics {
         value(&mut nic.pci).near = Some(list.clone());

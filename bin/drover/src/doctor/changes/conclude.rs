@@ -7,7 +7,7 @@ use drover_api::{
 };
 use drover_types::{ChangeId, HostName};
 
-use super::show::{cleaned, counted, not_measured, to_do};
+use super::show::{cleaned, counted, not_proved, to_do};
 use crate::command::Outcome;
 use crate::failure::{Failure, exit};
 
@@ -86,8 +86,9 @@ pub fn applied(view: &ChangeDetailView, ordered: Ordered<'_>) -> Result<String, 
     let proof = match change.paths {
         0 => "nothing is proved by that: no path to another host worked before".to_owned(),
         paths => format!(
-            "other hosts are reached as before, over {}; a link that is on none of them only carries again",
-            counted(paths, "path")
+            "other hosts are reached as before, over {}{}; a link that is on none of them only carries again",
+            counted(paths, "path"),
+            opened(change)
         ),
     };
     let undo = ordered.doctor(&format!("undo {}", change.id));
@@ -96,11 +97,19 @@ pub fn applied(view: &ChangeDetailView, ordered: Ordered<'_>) -> Result<String, 
         _ => "a restart of the host takes back what does not last",
     };
     let mut text = format!("applied: {steps}; {proof}{}\n", sizes(change));
-    for line in not_measured(view) {
+    for line in not_proved(view) {
         let _ = writeln!(text, "{line}");
     }
     let _ = writeln!(text, "{undo} takes it back; {restart}");
     Ok(text)
+}
+
+/// By how many paths others reach this host of themselves.
+fn opened(change: &ChangeView) -> String {
+    match change.opened {
+        0 => String::new(),
+        paths => format!(", and open connections to this one over {paths} of them"),
+    }
 }
 
 /// What is proved of how large packets may be.
@@ -289,6 +298,7 @@ mod tests {
                 set: 1,
                 files: 0,
                 paths: 2,
+                opened: 0,
                 sizes: 0,
                 why: Some("nic0 went".into()),
                 can_be_undone: true,
@@ -300,6 +310,7 @@ mod tests {
                 state: ChangeStepState::Left,
                 found: Some("\"1400\"".into()),
             }],
+            not_opened: Vec::new(),
             not_measured: Vec::new(),
             files: Vec::new(),
             by_hand: Vec::new(),
@@ -449,11 +460,19 @@ mod tests {
             nic: "nic0",
         };
         view.not_measured = vec!["b: its agent\u{1b}[2J is away".into()];
+        view.not_opened = vec!["the agent of b is older".into()];
         let text = applied(&view, link).unwrap();
         assert!(text.contains("nothing is proved by that"), "{text}");
         let away = "\nnot proved, how large packets cross: b: its agent";
         assert!(text.contains(away) && !text.contains('\u{1b}'), "{text}");
+        let older = "\nnot proved, that others open connections to here: the agent of b is older\n";
+        assert!(text.contains(older), "{text}");
         assert!(text.contains("` on b takes it back"), "{text}");
+        view.change.paths = 3;
+        view.change.opened = 2;
+        let text = applied(&view, link).unwrap();
+        let both = "over 3 paths, and open connections to this one over 2 of them;";
+        assert!(text.contains(both), "{text}");
     }
 
     #[test]

@@ -140,16 +140,20 @@ pub fn detail(view: &ChangeDetailView) -> String {
         text.push('\n');
         text += &table(&files(&view.files));
     }
-    for line in not_measured(view).chain(to_do(&view.by_hand, &view.not_kept)) {
+    for line in not_proved(view).chain(to_do(&view.by_hand, &view.not_kept)) {
         let _ = writeln!(text, "{line}");
     }
     text
 }
 
-/// Of which paths it is not proved how large packets may be, a line for each.
-pub fn not_measured(view: &ChangeDetailView) -> impl Iterator<Item = String> {
-    let why = view.not_measured.iter();
-    why.map(|why| format!("not proved, how large packets cross: {}", cleaned(why)))
+/// What is not proved, and of which paths, a line for each.
+pub fn not_proved(view: &ChangeDetailView) -> impl Iterator<Item = String> {
+    let opened = view.not_opened.iter();
+    let opened = opened.map(|why| ("that others open connections to here", why));
+    let measured = view.not_measured.iter();
+    let measured = measured.map(|why| ("how large packets cross", why));
+    let all = opened.chain(measured);
+    all.map(|(what, why)| format!("not proved, {what}: {}", cleaned(why)))
 }
 
 /// Files that it writes, a line for each.

@@ -75,6 +75,8 @@ impl Host {
         for nic in &mut facts.nics {
             nic.counters = Fact::<Counters>::unknown("they count up");
             nic.carrier_changes = Fact::unknown("they count up");
+            nic.listening = None;
+            nic.neighbours = Fact::unknown("nobody was heard since the link was last there");
             if let Fact::Known(interrupts) = &mut nic.interrupts {
                 for interrupt in interrupts {
                     interrupt.effective = CpuSet::default();

@@ -1,0 +1,191 @@
+//! Connections that are opened between hosts for whoever changes one of them, to see whether anything answers; nothing is said over them.
+//!
+//! ```text
+//!   who is changed                          another host
+//!   from an address of its own ───────────▶ its agent, or its kernel, answers
+//!   POST /paths/open ─────────────────────▶
+//!   its agent, or its kernel, answers ◀──── from an address of its own
+//! ```
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr};
+
+use drover_api::{ErrorCode, OpenEnds, OpenRequest, OpenedView, Refusal};
+use drover_change::PathTo;
+use drover_types::{HostName, Interface};
+use futures_util::{StreamExt, stream};
+use tokio::net::TcpSocket;
+use tokio::time::timeout;
+
+use super::ask::not_opened;
+use super::limits;
+use crate::config::Config;
+use crate::limits::{CHANGE_PATH, CHANGE_PATH_ROUNDS, CHANGE_PATHS_AT_ONCE};
+use crate::peers::Peers;
+
+/// A connection that is to be opened.
+#[derive(Debug, Clone)]
+pub struct Opening {
+    /// By which interface, where that is known.
+    pub nic: Option<String>,
+    /// From which address of this host.
+    pub from: IpAddr,
+    /// To where.
+    pub to: SocketAddr,
+}
+
+/// Whether anything answers to each of these, in their order: the other host's agent, or its kernel.
+pub async fn open_all(openings: Vec<Opening>) -> Vec<bool> {
+    let at_once = openings.len().div_ceil(CHANGE_PATH_ROUNDS);
+    let opened = stream::iter(openings).map(answers);
+    let opened = opened.buffered(at_once.max(CHANGE_PATHS_AT_ONCE));
+    opened.collect().await
+}
+
+async fn answers(Opening { nic, from, to }: Opening) -> bool {
+    let connecting = async {
+        let socket = match from {
+            IpAddr::V4(_) => TcpSocket::new_v4(),
+            IpAddr::V6(_) => TcpSocket::new_v6(),
+        }?;
+        socket.bind_device(nic.as_ref().map(String::as_bytes))?;
+        socket.bind(SocketAddr::new(from, 0))?;
+        socket.connect(to).await
+    };
+    match timeout(CHANGE_PATH, connecting).await {
+        Ok(Ok(_)) => true,
+        // Its kernel answers though its agent does not run.
+        Ok(Err(error)) => error.kind() == ErrorKind::ConnectionRefused,
+        Err(_) => false,
+    }
+}
+
+/// Opens connections to a host that asks for it, from addresses of this one; nothing answers to one from another's.
+///
+/// # Errors
+/// There are too many.
+pub async fn open(own: &[Interface], request: OpenRequest) -> Result<OpenedView, Refusal> {
+    let count = request.ends.len();
+    if count > limits::OPENED_OF_HOST {
+        let most = limits::OPENED_OF_HOST;
+        let message =
+            format!("{count} connections are more than the {most} that one host asks for");
+        return Err(Refusal::new(ErrorCode::BadRequest, message));
+    }
+    let openings = request.ends.iter().map(|ends| {
+        let has_it = |nic: &&Interface| nic.addresses.iter().any(|own| own.address() == ends.from);
+        let nic = own.iter().find(has_it);
+        Opening {
+            nic: nic.map(|nic| nic.name.clone()),
+            from: ends.from,
+            to: ends.to,
+        }
+    });
+    let answered = open_all(openings.collect()).await;
+    Ok(OpenedView { answered })
+}
+
+/// Whether the agents of the other hosts open connections to this one by these paths, one answer each, or why that is not known.
+pub async fn opened(
+    (config, peers): (&Config, &Peers),
+    paths: &[PathTo],
+) -> Vec<Result<bool, String>> {
+    let mut hosts: BTreeMap<&HostName, Vec<&PathTo>> = BTreeMap::new();
+    for path in paths {
+        hosts.entry(&path.host).or_default().push(path);
+    }
+    let asked = stream::iter(hosts).map(async |(far, paths)| {
+        let told = opened_by((config, peers), far, &paths).await;
+        (far, told.map(Vec::into_iter))
+    });
+    // Who is silent holds up nobody else.
+    let asked = asked.buffer_unordered(limits::SIZES_AT_ONCE);
+    let mut told: BTreeMap<_, _> = asked.collect().await;
+    let of = |path: &PathTo| match told.get_mut(&path.host) {
+        Some(Ok(answered)) => answered
+            .next()
+            .ok_or_else(|| format!("the agent of {} did not tell of all paths", path.host)),
+        Some(Err(why)) => Err(why.clone()),
+        None => Err(format!("the agent of {} was not asked", path.host)),
+    };
+    paths.iter().map(of).collect()
+}
+
+async fn opened_by(
+    (config, peers): (&Config, &Peers),
+    far: &HostName,
+    paths: &[&PathTo],
+) -> Result<Vec<bool>, String> {
+    let ends = paths.iter().take(limits::OPENED_OF_HOST).map(|path| {
+        Some(OpenEnds {
+            from: path.to.ip(),
+            to: door(&config.listen, path.from)?,
+        })
+    });
+    let ends: Option<Vec<OpenEnds>> = ends.collect();
+    let ends = ends.ok_or_else(|| format!("{} listens at no address", config.host))?;
+    let client = peers.client(far).map_err(|refusal| refusal.message)?;
+    let opened = timeout(limits::SIZES_HOST, client.open(&OpenRequest { ends })).await;
+    let opened = opened.map_err(|_| {
+        let seconds = limits::SIZES_HOST.as_secs();
+        format!("the agent of {far} did not answer within {seconds} s")
+    })?;
+    let opened = opened.map_err(|error| not_opened(far, &error).message)?;
+    Ok(opened.answered)
+}
+
+/// Where this host's agent is looked for at an address of the host: at the port at which it listens there, or at another address.
+fn door(listen: &[SocketAddr], at: IpAddr) -> Option<SocketAddr> {
+    let there = |own: &&SocketAddr| own.ip() == at;
+    let own = listen.iter().find(there).or(listen.first())?;
+    Some(SocketAddr::new(at, own.port()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_host_whose_agent_does_not_run_answers_and_an_address_of_nobody_does_not() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = listener.local_addr().unwrap();
+        // Nobody routes these over the loopback (RFC 5737).
+        let nowhere: SocketAddr = "192.0.2.1:7".parse().unwrap();
+        let of = |to| Opening {
+            nic: Some("lo".into()),
+            from: "127.0.0.1".parse().unwrap(),
+            to,
+        };
+        assert_eq!(open_all(vec![of(there), of(nowhere)]).await, [true, false]);
+        drop(listener);
+        assert_eq!(open_all(vec![of(there), of(nowhere)]).await, [true, false]);
+    }
+
+    #[tokio::test]
+    async fn connections_are_opened_from_own_addresses_alone_and_no_more_than_the_bound() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        let from = |address: &str| OpenEnds {
+            from: address.parse().unwrap(),
+            to,
+        };
+        let ends = vec![from("127.0.0.1"), from("192.0.2.1")];
+        let opened = open(&[], OpenRequest { ends }).await.unwrap();
+        assert_eq!(opened.answered, [true, false]);
+        let ends = vec![from("127.0.0.1"); limits::OPENED_OF_HOST + 1];
+        let refused = open(&[], OpenRequest { ends }).await.unwrap_err();
+        assert_eq!(refused.code, ErrorCode::BadRequest);
+    }
+
+    #[test]
+    fn an_agent_is_looked_for_at_the_port_at_which_it_listens() {
+        let listen: Vec<SocketAddr> = ["10.0.0.1:7470", "10.0.1.1:7480"]
+            .map(|at| at.parse().unwrap())
+            .into();
+        let at = |address: &str| door(&listen, address.parse().unwrap()).unwrap().to_string();
+        assert_eq!(at("10.0.1.1"), "10.0.1.1:7480");
+        assert_eq!(at("10.0.2.1"), "10.0.2.1:7470");
+        assert_eq!(door(&[], "10.0.0.1".parse().unwrap()), None);
+    }
+}
