@@ -25,6 +25,7 @@ use super::places;
 use super::record::{DomainRecord, kept_definition};
 use super::turns::{Taken, Turn, Way};
 use crate::agent::Context;
+use crate::libvirt::keep::no_systems;
 use crate::libvirt::orders;
 use crate::libvirt::preflight::Preflight;
 use crate::libvirt::virsh::Place;
@@ -304,6 +305,11 @@ fn line(context: &Context) -> Result<Line, Refusal> {
     let at = context.libvirt.whereabouts();
     let line = at.map(|at| Line::new(Some(at)));
     line.ok_or_else(|| {
+    if let Some(why) = at.as_ref().and_then(|at| no_systems(&at.uri)) {
+        let message = format!("{}: {why}", context.config.host);
+        return Err(Refusal::new(ErrorCode::OfLibvirt, message)
+            .next("set `libvirt.uri` in droverd.toml to \"auto\", and restart droverd"));
+    }
         let message = format!("{} looks at no libvirt", context.config.host);
         Refusal::new(ErrorCode::LibvirtNotKnown, message)
             .next("set `libvirt.uri` in droverd.toml to \"auto\", and restart droverd")

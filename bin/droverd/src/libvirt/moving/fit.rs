@@ -18,6 +18,7 @@ use super::{conditions, confined, limits, needs};
 use crate::agent::Context;
 use crate::libvirt::Seen;
 use crate::libvirt::domains::is_in_memory;
+use crate::libvirt::keep::no_systems;
 use crate::libvirt::orders;
 use crate::libvirt::preflight::{Preflight, has_hosts_processor};
 use crate::libvirt::virsh::Place;
@@ -155,6 +156,7 @@ fn fit(
         Err(refusal) => (None, Some(refusal.message)),
     };
     let mut blockers: Vec<String> = stands.into_iter().chain(obstacles.all).collect();
+    blockers.extend(place.uri.and_then(no_systems));
     let confined = confined::look(context, &domain.name, &description.confined_by);
     blockers.extend(confined.err().map(|refusal| refusal.message));
     let (mut needs, beyond) = needs::told(&Preflight::of(description).needs);
