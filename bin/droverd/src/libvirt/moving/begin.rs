@@ -229,6 +229,7 @@ pub fn taken_up(
     migration: &Migration,
     domain: DomainRecord,
     leaves: bool,
+    reserved: Option<Reservation>,
 ) -> Result<HeldDomain, Refusal> {
     let id = &domain.moving.uuid;
     let uuid = id.parse::<Uuid>().map_err(|error| {
@@ -245,7 +246,7 @@ pub fn taken_up(
         false => Side::Arrives {
             control: context.libvirt.socket(),
             arrival: Arc::new(Arrival::of_before(&context.config.runtime, migration.id)),
-            _name: None,
+            _name: reserved,
         },
     };
     let turns = context.libvirt.turns();
