@@ -35,6 +35,9 @@ pub const LIBVIRT_KNOWN: Duration = Duration::from_secs(5);
 /// What is looked at of a QEMU's command for its guest's id: libvirt gives it before any device.
 pub const COMMAND_BYTES: u64 = 1 << 20;
 
+/// Commands that are read at once, each by a thread: QEMUs that hang may keep as many for as long as they run.
+pub const COMMANDS_READ: usize = 32;
+
 /// What a codec remembers of each channel, as a power of two of bytes: 4 MiB, of which all channels have one.
 pub const WINDOW_LOG: u32 = 22;
 

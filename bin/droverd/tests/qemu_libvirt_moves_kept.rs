@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use common::{guest, until};
-use drover_api::MigrationPhase;
+use drover_api::{ErrorCode, MigrationPhase};
 use drover_libvirt::DomainState;
 use drover_types::MigrationId;
 use pair::Pair;
@@ -22,6 +22,7 @@ on_each_libvirt! {
     a_domain_moves_on_while_the_sources_agent_looks_at_no_libvirt_and_is_handed_off_when_it_does
     what_has_the_id_of_a_domain_that_did_not_come_is_left_alone
     a_domain_that_moves_again_has_what_an_earlier_migration_did_not_give_back
+    no_guest_takes_the_name_of_a_domain_that_comes_though_the_agent_is_started_again
 }
 
 async fn the_definition_of_a_domain_that_left_is_kept_where_it_was(libvirt: PathBuf) {
@@ -135,4 +136,28 @@ impl pair::Side {
         entry["domain"]["owes"] = serde_json::json!(["settings"]);
         std::fs::write(&file, serde_json::to_vec(&entry).unwrap()).unwrap();
     }
+}
+
+async fn no_guest_takes_the_name_of_a_domain_that_comes_though_the_agent_is_started_again(
+    libvirt: PathBuf,
+) {
+    let Some(mut pair) = Pair::busy(&libvirt).await else {
+        return;
+    };
+    let id = pair.begun_slowly().await;
+    pair.b.kill_agent();
+    // Which domains are there the next one does not see.
+    pair.b.configure("off");
+    pair.b.start_agent_alone().await;
+    pair.b.place.define("web");
+    let web = "web".parse().unwrap();
+    let error = pair.b.agent().client.start_vm(&web).await.unwrap_err();
+    let refusal = error.refusal().unwrap();
+    assert_eq!(refusal.code, ErrorCode::MigrationUnderWay, "{refusal:?}");
+    std::fs::remove_file(pair.b.place.path("vms").join("web.toml")).unwrap();
+    pair.b.kill_agent();
+    pair.b.configure("auto");
+    pair.b.start_agent().await;
+    pair.unlimited().await;
+    pair.has_moved(id, DomainState::Running).await;
 }

@@ -48,6 +48,7 @@ pub use views::data_path::{DataPathKind, DataPathView, PlacementView};
 pub use views::doctor::{ClusterFactsView, FactsView};
 pub use views::domain::{
     DomainLack, DomainMachine, DomainNeed, DomainNeedsRequest, DomainNeedsView, DomainView,
+    FileSeen, FileServer,
 };
 pub use views::event::{EventKind, EventView, NicPair};
 pub use views::expansion::{ExpansionTimes, ExpansionView};

@@ -105,6 +105,14 @@ pub struct Job {
     pub page_size: Option<Bytes>,
     /// Bytes that are carried in a second, as of late.
     pub rate: Option<ByteRate>,
+    /// Pages that were sent as they are, each time counted.
+    pub normal_pages: Option<u64>,
+    /// Pages that were found to be zero.
+    pub zero_pages: Option<u64>,
+    /// How long it was prepared before the first round.
+    pub setup_time: Option<Duration>,
+    /// How much of its time the domain stands still while it is slowed down (auto-converge), in percent.
+    pub throttle: Option<u64>,
 }
 
 impl Job {
@@ -122,6 +130,10 @@ impl Job {
             dirty_pages_per_second: number(c"memory_dirty_rate"),
             page_size: bytes(c"memory_page_size"),
             rate: number(c"memory_bps").map(ByteRate),
+            normal_pages: number(c"memory_normal"),
+            zero_pages: number(c"memory_constant"),
+            setup_time: millis(c"setup_time"),
+            throttle: number(c"auto_converge_throttle"),
         }
     }
 }
@@ -189,6 +201,30 @@ mod tests {
         for (event, detail, expected) in cases {
             assert_eq!(Happening::from_lifecycle(event, detail), expected);
         }
+    }
+
+    #[test]
+    fn what_is_told_of_a_job_is_found_by_libvirts_names_and_the_rest_is_not_known() {
+        // `VIR_DOMAIN_JOB_SETUP_TIME`, `..._AUTO_CONVERGE_THROTTLE`, `..._MEMORY_CONSTANT`, `..._MEMORY_NORMAL`.
+        let told = [
+            (c"setup_time", 7),
+            (c"auto_converge_throttle", 30),
+            (c"memory_constant", 5),
+            (c"memory_normal", 9),
+        ];
+        let number = |name: &CStr| {
+            let mut told = told.iter();
+            told.find_map(|(called, value)| (*called == name).then_some(*value))
+        };
+        let expected = Job {
+            setup_time: Some(Duration::from_millis(7)),
+            throttle: Some(30),
+            zero_pages: Some(5),
+            normal_pages: Some(9),
+            ..Job::default()
+        };
+        assert_eq!(Job::read(number), expected);
+        assert_eq!(Job::read(|_| None), Job::default());
     }
 
     #[tokio::test]

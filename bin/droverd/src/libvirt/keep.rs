@@ -69,6 +69,15 @@ impl Whereabouts {
     }
 }
 
+/// Why no domain moves from or to the libvirt of this URI; none where they may. A user's own would speak with the system's of the other host
+/// for one, and has QEMUs and sockets of that user.
+pub fn no_systems(uri: &str) -> Option<String> {
+    let (path, _) = uri.split_once('?').unwrap_or((uri, ""));
+    path.ends_with("/session").then(|| {
+        format!("its libvirt is a user's own ({uri}), and only domains of the system's (qemu:///system) are moved")
+    })
+}
+
 /// The socket that a URI names, as `drover_libvirt::uri_of_socket` writes it.
 fn named_socket(uri: &str) -> Option<PathBuf> {
     let (_, query) = uri.split_once('?')?;
@@ -178,6 +187,22 @@ mod tests {
         let waited = seen.wait_for(|seen| wanted(&seen.contact));
         let waited = tokio::time::timeout(std::time::Duration::from_secs(30), waited).await;
         waited.unwrap().unwrap().clone()
+    }
+
+    #[test]
+    fn a_users_own_libvirt_is_told_from_the_systems() {
+        for uri in [
+            "qemu:///session",
+            "qemu+unix:///session?socket=/run/user/7/libvirt-sock",
+        ] {
+            let why = no_systems(uri).unwrap();
+            assert!(why.contains("a user's own"), "{why}");
+        }
+        let of_system = "qemu+unix:///system?socket=/run/session";
+        assert_eq!(
+            (no_systems(SYSTEM_URI), no_systems(of_system)),
+            (None, None)
+        );
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub use virsh::Order;
 
 use crate::config::LibvirtAt;
 use crate::limits;
-use keep::Whereabouts;
+use keep::{Whereabouts, no_systems};
 use moving::{Fits, Looks, Offers, Turns};
 use process::Processes;
 
@@ -166,6 +166,9 @@ impl Libvirt {
     /// Why domains cannot be moved to here; none where they can.
     pub fn takes_no_domains(&self) -> Option<String> {
         let seen = self.seen();
+        if let Some(why) = seen.uri.as_deref().and_then(no_systems) {
+            return Some(why);
+        }
         match seen.contact {
             Contact::Connected { .. } if self.socket().is_some() => None,
             Contact::Connected { .. } => Some(format!(

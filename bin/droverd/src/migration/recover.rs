@@ -148,7 +148,10 @@ impl Migrations {
             }
             Some(domain) => {
                 let leaves = role == MigrationRole::Source;
-                let held = libvirt::taken_up(&self.context, &migration, domain, leaves);
+                // Where it comes to no guest of the agent's own takes its name meanwhile.
+                let name = (!leaves).then(|| self.reserve_again(&migration, role));
+                let name = name.flatten();
+                let held = libvirt::taken_up(&self.context, &migration, domain, leaves, name);
                 let held = held.with_context(|| {
                     format!(
                         "migration {}: restore its record below `state`",

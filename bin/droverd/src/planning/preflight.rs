@@ -4,8 +4,8 @@
 //!   domains, with what they need ─▶ asked: each thing once ─▶ all hosts, side by side ─▶ join: Vm::needs, Host::lacks, notes
 //! ```
 //! # Invariant
-//! A host lacks what it says it lacks. What it does not know keeps no domain away: libvirt tells when the domain comes. A host that does
-//! not answer takes none.
+//! A host lacks what it says it lacks. What it does not know keeps no domain away: libvirt tells when the domain comes. Of files that a
+//! domain writes to libvirt does not, so that who does not know of them lacks them. A host that does not answer takes none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -129,11 +129,12 @@ fn join(gathered: &mut Gathered, asked: &[DomainNeed], told: Vec<Told>) {
 }
 
 /// Without what the domain's own host is said to lack, though it runs there: who says so is not to be believed of others. That its
-/// place is taken there is so.
+/// place is taken there is so, and what must be known is asked of others whatever its own host makes of it.
 fn believed<'a>(needs: &'a [DomainNeed], own: Option<&Answer<'_>>) -> Vec<&'a DomainNeed> {
     let believed = needs.iter().filter(|need| {
         let is_vacancy = matches!(need, DomainNeed::Vacancy { .. });
-        is_vacancy || !own.is_some_and(|own| own.lacks.contains_key(need))
+        let is_asked = is_vacancy || need.must_be_known();
+        is_asked || !own.is_some_and(|own| own.lacks.contains_key(need))
     });
     believed.collect()
 }
@@ -155,14 +156,13 @@ fn lacks(host: &mut Host, answer: &Answer<'_>, wanted: &Wanted<'_>) -> Vec<Strin
     for (vm, need) in
         of_others.flat_map(|(vm, (_, needs))| needs.iter().map(move |need| (vm, need)))
     {
-        if let Some(why) = answer.lacks.get(need) {
+        if let Some(why) = answer.is_without(need) {
             if host.lacks.len() + 1 >= LACKS {
                 takes_none(host, "it lacks more things than are told apart");
                 return Vec::new();
             }
-            host.lacks.insert(words(need, vm), Text::from(why.clone()));
-        }
-        if let Some(why) = answer.unknown.get(need) {
+            host.lacks.insert(words(need, vm), Text::from(why));
+        } else if let Some(why) = answer.unknown.get(need) {
             unknown.entry(why).or_default().insert(need.to_string());
         }
     }
@@ -210,13 +210,22 @@ impl<'a> Answer<'a> {
             unknown: by_need(view.unknown),
         }
     }
+
+    /// Why no domain goes there that needs this; none where nothing is known against it.
+    fn is_without(&self, need: &DomainNeed) -> Option<String> {
+        let unknown = self.unknown.get(need).filter(|_| need.must_be_known());
+        let unknown = unknown.map(|why| format!("whether it has {need} is not known: {why}"));
+        self.lacks.get(need).cloned().or(unknown)
+    }
 }
 
-/// What one domain needs, told apart from all else that is needed: of two processors with one model each may have other features, and
-/// of long texts plans keep the beginning.
+/// What one domain needs, told apart from all else that is needed: of two processors with one model each may have other features, of two
+/// files by one path each may be another, and of long texts plans keep the beginning.
 fn words(need: &DomainNeed, vm: &VmName) -> Text {
     let words = match need {
-        DomainNeed::Processor { .. } => format!("{need} as {vm} has it"),
+        DomainNeed::Processor { .. } | DomainNeed::SameFile { .. } => {
+            format!("{need} as {vm} has it")
+        }
         _ => need.to_string(),
     };
     if words.chars().count() <= TEXT_CHARS {
@@ -230,6 +239,7 @@ fn words(need: &DomainNeed, vm: &VmName) -> Text {
 mod tests {
     use super::*;
     use crate::planning::tests::{guest, view};
+    use drover_api::FileSeen;
     use drover_plan::inventory::Vm;
 
     fn network(name: &str) -> DomainNeed {
@@ -346,6 +356,43 @@ mod tests {
             panic!("{:?}", gathered.notes);
         };
         assert!(note.starts_with("whether c has no domain"), "{note}");
+    }
+
+    #[test]
+    fn a_host_that_does_not_know_of_a_file_that_is_written_to_takes_no_domain_of_it() {
+        let seen = FileSeen {
+            file_system: "fuse.sshfs".to_owned(),
+            fsid: None,
+            server: None,
+            inode: Some(12),
+        };
+        let path = "/images/web.img".into();
+        let mut gathered = gathered(&[DomainNeed::SameFile { path, seen }]);
+        let asked = asked(&mut gathered);
+        let host = |name: &str| name.parse::<HostName>().unwrap();
+        // As the version before answers what it does not know.
+        let older = DomainNeedsView {
+            unknown: lacks(0).lacks,
+            ..DomainNeedsView::default()
+        };
+        let told = vec![
+            // Its own host cannot tell either whether another one's would be the same.
+            (host("a"), Ok(lacks(0))),
+            (host("b"), Ok(older)),
+            (host("c"), Ok(lacks(0))),
+            (host("d"), Ok(DomainNeedsView::default())),
+        ];
+        join(&mut gathered, &asked, told);
+        let words = "the same /images/web.img as web has it";
+        let unknown = "whether it has the same /images/web.img is not known: it is not there";
+        let expected = [
+            vec![],
+            vec![(words, unknown)],
+            vec![(words, "it is not there")],
+            vec![],
+        ];
+        assert_eq!(shown(&gathered), expected);
+        assert_eq!(gathered.notes, [""; 0]);
     }
 
     #[test]

@@ -11,6 +11,14 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum DomainNeed {
+    /// A file that the domain writes to: that very one, and none that is only called so.
+    SameFile {
+        /// Where.
+        #[schema(value_type = String)]
+        path: PathBuf,
+        /// What the domain's own host sees there.
+        seen: FileSeen,
+    },
     /// A file or device.
     Path {
         /// Where.
@@ -78,6 +86,34 @@ pub enum DomainNeed {
     Unknown,
 }
 
+/// What a host sees of a file, by which another one tells whether it has the same.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+pub struct FileSeen {
+    /// The kind of file system that it is on, such as `nfs4` or `ext4`.
+    pub file_system: String,
+    /// The number that the kernel gives that file system (`f_fsid` of statfs(2), in hexadecimal), where it gives one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fsid: Option<String>,
+    /// Who has that file system, where it is another machine that the mount names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<FileServer>,
+    /// The file's number on it; missing where root may not look at the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inode: Option<u64>,
+}
+
+/// Whose a file is that a host has by network.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+pub struct FileServer {
+    /// What the mount calls the machine.
+    pub name: String,
+    /// By which address it is reached, where the mount tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// Where the file is there.
+    pub path: String,
+}
+
 /// How a domain's hypervisor is started.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 pub struct DomainMachine {
@@ -94,9 +130,24 @@ pub struct DomainMachine {
     pub arch: Option<String>,
 }
 
+/// As an operator reads it: `nfs4, nas:/images/web.img, inode 12`.
+impl fmt::Display for FileSeen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file_system)?;
+        if let Some(server) = &self.server {
+            write!(f, ", {}:{}", server.name, server.path)?;
+        }
+        match self.inode {
+            Some(inode) => write!(f, ", inode {inode}"),
+            None => f.write_str(", at which root may not look"),
+        }
+    }
+}
+
 impl fmt::Display for DomainNeed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::SameFile { path, .. } => write!(f, "the same {}", path.display()),
             Self::Path { path } => write!(f, "{}", path.display()),
             Self::Interface { name } => write!(f, "interface {name}"),
             Self::Network { name } => write!(f, "libvirt's network {name:?}"),
@@ -123,6 +174,12 @@ impl fmt::Display for DomainNeed {
 }
 
 impl DomainNeed {
+    /// Whether a host that does not know whether it has this takes no domain that needs it: a domain that ran without it would spoil
+    /// its disks. Of all else libvirt tells by itself.
+    pub fn must_be_known(&self) -> bool {
+        matches!(self, Self::SameFile { .. })
+    }
+
     fn hypervisor(of: &DomainMachine) -> String {
         let emulator = of.emulator.as_ref();
         let emulator = emulator.map_or_else(

@@ -69,7 +69,7 @@ pub(super) struct Lent<'a> {
 }
 
 impl Lent<'_> {
-    /// An `unsigned long long` of this name, if there is one.
+    /// An `unsigned long long` of this name, or an `int` that is not negative, if there is one.
     ///
     /// # Safety
     /// The list is valid and has this length.
@@ -78,6 +78,13 @@ impl Lent<'_> {
         let get = self.raw.table.virTypedParamsGetULLong;
         // SAFETY: as promised by the caller; the value is valid for the call.
         let found = unsafe { get(self.list, self.length, name.as_ptr(), &raw mut value) };
-        (found == 1).then_some(value)
+        if found == 1 {
+            return Some(value);
+        }
+        let mut value: c_int = 0;
+        let get = self.raw.table.virTypedParamsGetInt;
+        // SAFETY: the same.
+        let found = unsafe { get(self.list, self.length, name.as_ptr(), &raw mut value) };
+        u64::try_from(value).ok().filter(|_| found == 1)
     }
 }

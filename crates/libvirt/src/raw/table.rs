@@ -120,5 +120,6 @@ table! {
     fn virTypedParamsAddString(*mut *mut VirTypedParameter, *mut c_int, *mut c_int, *const c_char, *const c_char) -> c_int;
     fn virTypedParamsAddInt(*mut *mut VirTypedParameter, *mut c_int, *mut c_int, *const c_char, c_int) -> c_int;
     fn virTypedParamsGetULLong(*mut VirTypedParameter, c_int, *const c_char, *mut c_ulonglong) -> c_int;
+    fn virTypedParamsGetInt(*mut VirTypedParameter, c_int, *const c_char, *mut c_int) -> c_int;
     fn virTypedParamsFree(*mut VirTypedParameter, c_int) -> ();
 }

@@ -25,6 +25,7 @@ use super::places;
 use super::record::{DomainRecord, kept_definition};
 use super::turns::{Taken, Turn, Way};
 use crate::agent::Context;
+use crate::libvirt::keep::no_systems;
 use crate::libvirt::orders;
 use crate::libvirt::preflight::Preflight;
 use crate::libvirt::virsh::Place;
@@ -130,9 +131,11 @@ impl ToLeave<'_> {
         let look = look.ok_or(self.no_such)?;
         let stands = conditions::by_state(place, &look)?;
         let described = described(place.host, &connection, &look).await?;
-        let obstacles = fit::obstacles(context, &described).await;
-        conditions::by_obstacles(place.host, &look.domain.name, &obstacles.all)?;
-        let (needs, beyond) = needs::told(&Preflight::of(&described).needs);
+        let bonds = fit::bonds(context, &described).await;
+        conditions::by_obstacles(place.host, &look.domain.name, &bonds.obstacles)?;
+        let there = &migration.destination;
+        offers::knows_all(context, there, &look.domain.name, &bonds.files).await?;
+        let (needs, beyond) = needs::told(bonds.files, &Preflight::of(&described).needs);
         let here = offers::offers(context, Some(&connection), &needs, Fresh::Now).await;
         let needs = offers::believed(needs, &here);
         confined::look(context, &look.domain.name, &described.confined_by)?;
@@ -162,7 +165,7 @@ impl ToLeave<'_> {
             (line, Some(self.turn)),
         );
         held.reach_at_first(connection);
-        let notes = [stands, obstacles.note, beyond];
+        let notes = [stands, beyond];
         Ok((held, notes.into_iter().flatten().collect()))
     }
 }
@@ -226,6 +229,7 @@ pub fn taken_up(
     migration: &Migration,
     domain: DomainRecord,
     leaves: bool,
+    reserved: Option<Reservation>,
 ) -> Result<HeldDomain, Refusal> {
     let id = &domain.moving.uuid;
     let uuid = id.parse::<Uuid>().map_err(|error| {
@@ -242,7 +246,7 @@ pub fn taken_up(
         false => Side::Arrives {
             control: context.libvirt.socket(),
             arrival: Arc::new(Arrival::of_before(&context.config.runtime, migration.id)),
-            _name: None,
+            _name: reserved,
         },
     };
     let turns = context.libvirt.turns();
@@ -302,6 +306,11 @@ fn turn(context: &Context, uuid: Uuid, migration: &Migration) -> Result<Turn, Re
 
 fn line(context: &Context) -> Result<Line, Refusal> {
     let at = context.libvirt.whereabouts();
+    if let Some(why) = at.as_ref().and_then(|at| no_systems(&at.uri)) {
+        let message = format!("{}: {why}", context.config.host);
+        return Err(Refusal::new(ErrorCode::OfLibvirt, message)
+            .next("set `libvirt.uri` in droverd.toml to \"auto\", and restart droverd"));
+    }
     let line = at.map(|at| Line::new(Some(at)));
     line.ok_or_else(|| {
         let message = format!("{} looks at no libvirt", context.config.host);

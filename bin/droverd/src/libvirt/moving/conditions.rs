@@ -1,12 +1,13 @@
 //! What has to be so of a domain before it moves, by what libvirt tells of it on either host.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use drover_api::{ErrorCode, Refusal};
+use drover_api::{DomainNeed, ErrorCode, Refusal};
 use drover_libvirt::{Connection, Description, Disk, DomainState, Look, Source, Why};
 use drover_types::{HostName, VmName, with_sources};
 use uuid::Uuid;
 
+use super::files::{Found, Hang, is_local};
 use crate::libvirt::domains::{name, words};
 use crate::libvirt::preflight::Preflight;
 use crate::libvirt::virsh::Place;
@@ -76,13 +77,44 @@ pub fn bound_to_shared_files(description: &Description) -> impl Iterator<Item = 
     })
 }
 
-/// Why such a disk keeps a domain here, where its file is on a file system that no other host has.
-pub fn of_this_host(disk: &Disk, file_system: &str) -> String {
+/// What another host has to have for such a disk, by what was found here: the very same file.
+///
+/// # Errors
+/// Why the disk keeps its domain here: its file is on a file system that no other host has, and nobody said otherwise, or nothing is known
+/// of it.
+pub fn same_there(
+    disk: &Disk,
+    path: &Path,
+    found: Result<Found, Hang>,
+) -> Result<DomainNeed, String> {
     let target = &disk.target;
-    format!(
-        "its disk {target} is in a file on {file_system}, which no other host shares: libvirt moves it only from a file system that hosts \
-         share"
-    )
+    match found {
+        Ok(Found::File {
+            seen,
+            is_shared_by_word: false,
+        }) if is_local(&seen.file_system) => Err(format!(
+            "its disk {target} is in a file on {}, which no other host shares: libvirt moves it only from a file system that hosts share",
+            seen.file_system
+        )),
+        Ok(Found::File { seen, .. }) => Ok(DomainNeed::SameFile {
+            path: path.to_owned(),
+            seen,
+        }),
+        Ok(Found::Nothing) => Err(format!(
+            "there is no file {} of its disk {target}",
+            path.display()
+        )),
+        Ok(Found::Other(what)) => Err(format!(
+            "{} of its disk {target} is {what}, of which it is not known whether it is the same on another host",
+            path.display()
+        )),
+        Ok(Found::NotKnown(why)) => Err(not_known(target, &why)),
+        Err(hang) => Err(not_known(target, &hang.to_string())),
+    }
+}
+
+fn not_known(target: &str, why: &str) -> String {
+    format!("by what file another host would know its disk {target} is not known: {why}")
 }
 
 /// The refusal of one that these keep here.
@@ -175,6 +207,7 @@ fn has_one(place: Place<'_>, called: &str, id: Uuid, comes: Uuid) -> Refusal {
 mod tests {
     use super::*;
     use crate::libvirt::seen::tests::domain;
+    use drover_api::FileSeen;
 
     fn disk(source: Source, read_only: bool) -> Disk {
         Disk {
@@ -305,10 +338,36 @@ mod tests {
         assert!(bound(file(false)) && !bound(file(true)));
         let network = disk(Source::Network("rbd".to_owned()), false);
         assert!(!bound(network));
-        let why = of_this_host(&file(false), "ext4");
+    }
+
+    #[test]
+    fn another_host_has_to_have_the_same_file_and_what_no_other_has_keeps_a_domain_here() {
+        let path = Path::new("/images/web.qcow2");
+        let disk = disk(Source::File(path.to_owned()), false);
+        let on = |file_system: &str, is_shared_by_word| Found::File {
+            seen: FileSeen {
+                file_system: file_system.to_owned(),
+                fsid: None,
+                server: None,
+                inode: Some(12),
+            },
+            is_shared_by_word,
+        };
+        let needed = |found| same_there(&disk, path, found);
+        for shared in [on("nfs4", false), on("fuse.sshfs", false), on("ext4", true)] {
+            let need = needed(Ok(shared)).unwrap();
+            assert_eq!(need.to_string(), "the same /images/web.qcow2");
+            assert!(need.must_be_known());
+        }
+        let why = |found| needed(found).unwrap_err();
+        let local = why(Ok(on("ext4", false)));
         assert!(
-            why.starts_with("its disk vda is in a file on ext4, which"),
-            "{why}"
+            local.starts_with("its disk vda is in a file on ext4, which"),
+            "{local}"
         );
+        assert!(why(Ok(Found::Nothing)).contains("no file /images/web.qcow2"));
+        assert!(why(Ok(Found::Other("a block device"))).contains("is a block device"));
+        assert!(why(Ok(Found::NotKnown("why".to_owned()))).ends_with("not known: why"));
+        assert!(why(Err(Hang::Before)).contains("has not ended"));
     }
 }

@@ -2,22 +2,23 @@
 //!
 //! Each domain's description is asked for once and kept for [`limits::FIT_KEPT`], unless what libvirt lists of it has changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use drover_api::DomainNeed;
-use drover_libvirt::{Connection, Description, Disk, Domain, Look, Xml};
+use drover_libvirt::{Connection, Description, Domain, Look, Xml};
 use drover_plan::inventory::GuestCpu;
 use drover_types::with_sources;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
-use super::needs::Hang;
+use super::files::{Hang, Looked};
 use super::{conditions, confined, limits, needs};
 use crate::agent::Context;
 use crate::libvirt::Seen;
 use crate::libvirt::domains::is_in_memory;
+use crate::libvirt::keep::no_systems;
 use crate::libvirt::orders;
 use crate::libvirt::preflight::{Preflight, has_hosts_processor};
 use crate::libvirt::virsh::Place;
@@ -48,13 +49,13 @@ impl Fit {
     }
 }
 
-/// What keeps a domain on its host, and what is not known of that.
+/// What keeps a domain on its host, and which files another one has to have.
 #[derive(Debug, Default)]
-pub struct Obstacles {
-    /// Each in words.
-    pub all: Vec<String>,
-    /// Why not all of it is known.
-    pub note: Option<String>,
+pub struct Bonds {
+    /// Each that keeps it, in words.
+    pub obstacles: Vec<String>,
+    /// Those that it writes to.
+    pub files: Vec<DomainNeed>,
 }
 
 #[derive(Debug)]
@@ -93,9 +94,9 @@ pub async fn fits(context: &Context, seen: &Seen) -> BTreeMap<Uuid, Fit> {
         .iter()
         .map(|(_, _, description)| description)
         .collect();
-    let obstacles = all_obstacles(context, &descriptions).await;
-    for ((domain, look, description), obstacles) in asked.iter().zip(obstacles) {
-        let fit = fit(context, seen, (look, description), obstacles);
+    let bonds = all_bonds(context, &descriptions).await;
+    for ((domain, look, description), bonds) in asked.iter().zip(bonds) {
+        let fit = fit(context, seen, (look, description), bonds);
         fits.insert(domain.uuid, fit.clone());
         let domain = Domain::clone(domain);
         kept.insert(
@@ -141,7 +142,7 @@ fn fit(
     context: &Context,
     seen: &Seen,
     (look, description): (&Look, &Description),
-    obstacles: Obstacles,
+    bonds: Bonds,
 ) -> Fit {
     let (domain, place) = (
         &look.domain,
@@ -154,10 +155,11 @@ fn fit(
         Ok(note) => (note, None),
         Err(refusal) => (None, Some(refusal.message)),
     };
-    let mut blockers: Vec<String> = stands.into_iter().chain(obstacles.all).collect();
+    let mut blockers: Vec<String> = stands.into_iter().chain(bonds.obstacles).collect();
+    blockers.extend(place.uri.and_then(no_systems));
     let confined = confined::look(context, &domain.name, &description.confined_by);
     blockers.extend(confined.err().map(|refusal| refusal.message));
-    let (mut needs, beyond) = needs::told(&Preflight::of(description).needs);
+    let (mut needs, beyond) = needs::told(bonds.files, &Preflight::of(description).needs);
     needs.extend([
         DomainNeed::Sockets {
             domain: domain.name.clone(),
@@ -172,64 +174,50 @@ fn fit(
     }
     Fit {
         blockers,
-        notes: [note, obstacles.note, beyond]
-            .into_iter()
-            .flatten()
-            .collect(),
+        notes: [note, beyond].into_iter().flatten().collect(),
         needs,
         cpu: cpu(description),
     }
 }
 
-/// Why a domain that is so described cannot leave.
-pub async fn obstacles(context: &Context, description: &Description) -> Obstacles {
-    let mut all = all_obstacles(context, &[description]).await;
+/// What binds a domain to its host that is so described.
+pub async fn bonds(context: &Context, description: &Description) -> Bonds {
+    let mut all = all_bonds(context, &[description]).await;
     all.pop().unwrap_or_default()
 }
 
-/// Of each of these, in their order. All file systems are looked at in one go.
-async fn all_obstacles(context: &Context, descriptions: &[&Description]) -> Vec<Obstacles> {
-    let files = |description| conditions::bound_to_shared_files(description).collect::<Vec<_>>();
-    let files: Vec<Vec<(&Disk, &PathBuf)>> = descriptions.iter().copied().map(files).collect();
-    let paths: Vec<_> = files
-        .iter()
-        .flatten()
-        .map(|(_, path)| (*path).clone())
-        .collect();
-    let local = match paths.is_empty() {
-        true => Ok(Vec::new()),
-        false => context.libvirt.looks().local(paths).await,
+/// Of each of these, in their order. All files are looked at in one go.
+async fn all_bonds(context: &Context, descriptions: &[&Description]) -> Vec<Bonds> {
+    let written = |description: &&Description| {
+        let files = conditions::bound_to_shared_files(description);
+        let files: Vec<_> = files.map(|(_, path)| path.clone()).collect();
+        files
     };
-    let mut local = local.map(Vec::into_iter);
-    let mut all = Vec::with_capacity(files.len());
-    for (description, files) in descriptions.iter().zip(files) {
-        let mut obstacles = Obstacles {
-            all: conditions::obstacles(description),
-            note: None,
-        };
-        match &mut local {
-            Ok(on) => obstacles.all.extend(of_this_host(&files, on)),
-            Err(hang) if !files.is_empty() => obstacles.note = Some(not_looked_at(*hang)),
-            Err(_) => {}
+    let paths: BTreeSet<PathBuf> = descriptions.iter().flat_map(written).collect();
+    let looked = context.libvirt.looks().at(paths, SHOW).await;
+    let bonds = descriptions
+        .iter()
+        .map(|description| bonds_of(description, &looked));
+    bonds.collect()
+}
+
+fn bonds_of(description: &Description, looked: &Looked) -> Bonds {
+    let mut bonds = Bonds {
+        obstacles: conditions::obstacles(description),
+        files: Vec::new(),
+    };
+    for (disk, path) in conditions::bound_to_shared_files(description) {
+        let found = looked.get(path).cloned();
+        // All of them were looked at.
+        let found = found.unwrap_or(Err(Hang::Before));
+        match conditions::same_there(disk, path, found) {
+            Ok(need) => bonds.files.push(need),
+            Err(why) => bonds.obstacles.push(why),
         }
-        all.push(obstacles);
     }
-    all
-}
-
-/// Why these disks keep a domain here, by the file systems that they are on.
-fn of_this_host(
-    files: &[(&Disk, &PathBuf)],
-    on: &mut impl Iterator<Item = Option<&'static str>>,
-) -> Vec<String> {
-    let on = files.iter().zip(on.by_ref());
-    let on = on.filter_map(|((disk, _), on)| Some(conditions::of_this_host(disk, on?)));
-    on.collect()
-}
-
-/// libvirt looks at that, too.
-fn not_looked_at(hang: Hang) -> String {
-    format!("whether its disks are on a file system that hosts share is not known: {hang}")
+    bonds.files.sort();
+    bonds.files.dedup();
+    bonds
 }
 
 async fn described(connection: &Connection, id: Uuid) -> Result<Description, String> {
@@ -257,7 +245,7 @@ mod tests {
     fn a_processor_that_is_its_hosts_or_named_or_emulated_is_told_apart() {
         let of = |xml: &str| {
             let description = Description::read(xml).unwrap();
-            let (needs, _) = needs::told(&Preflight::of(&description).needs);
+            let (needs, _) = needs::told(Vec::new(), &Preflight::of(&description).needs);
             let is_one = |need: &DomainNeed| matches!(need, DomainNeed::Processor { .. });
             (cpu(&description), needs.iter().any(is_one))
         };

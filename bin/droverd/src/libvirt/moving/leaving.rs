@@ -13,7 +13,7 @@ use drover_hypervisor::{
 use drover_libvirt::{
     CallError, Connection, DomainState, Look, Migration, Ready, Why, Xml, abort_job,
 };
-use drover_types::{Throttle, with_sources};
+use drover_types::{Throttle, ThrottleMost, with_sources};
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -311,9 +311,7 @@ impl Movable for Leaving {
             if let Err(why) = set {
                 left_out.push(format!("downtime limit before it begins ({why})"));
             }
-            if matches!(settings.throttle, Some((Throttle::DirtyLimit, _))) {
-                left_out.push("dirty-limit by libvirt, but auto-converge".to_owned());
-            }
+            left_out.extend(not_libvirts(settings.throttle));
             Ok(AppliedSettings {
                 left_out,
                 postcopy: false,
@@ -370,6 +368,20 @@ impl Movable for Leaving {
     }
 }
 
+/// What of how a guest is slowed down libvirt does not do.
+fn not_libvirts(throttle: Option<(Throttle, ThrottleMost)>) -> Vec<String> {
+    let Some((how, most)) = throttle else {
+        return Vec::new();
+    };
+    let how = (how == Throttle::DirtyLimit)
+        .then(|| "dirty-limit by libvirt, but auto-converge".to_owned());
+    let (all, most) = (ThrottleMost::default().get(), most.get());
+    let most = (most != all).then(|| {
+        format!("at most {most} % of its time by libvirt (throttle_most): its auto-converge goes up to {all} %")
+    });
+    how.into_iter().chain(most).collect()
+}
+
 /// Waits until it has no hypervisor any more.
 pub(super) async fn exited(mut gone: watch::Receiver<Option<Exit>>) -> Exit {
     loop {
@@ -398,6 +410,20 @@ pub(super) fn version(connection: &Connection) -> Version {
 mod tests {
     use super::*;
     use crate::libvirt::seen::tests::domain;
+
+    #[test]
+    fn what_libvirt_does_not_do_of_how_a_guest_is_slowed_down_is_told() {
+        let most = |most: i64| ThrottleMost::try_from(most).unwrap();
+        let left_out = |how, percent| not_libvirts(Some((how, most(percent))));
+        assert_eq!(not_libvirts(None), [""; 0]);
+        assert_eq!(left_out(Throttle::AutoConverge, 99), [""; 0]);
+        let bounded = left_out(Throttle::AutoConverge, 40);
+        assert!(
+            bounded[0].contains("at most 40 % of its time by libvirt"),
+            "{bounded:?}"
+        );
+        assert_eq!(left_out(Throttle::DirtyLimit, 40).len(), 2);
+    }
 
     #[test]
     fn a_domain_that_stands_still_for_its_migration_is_told_from_one_that_was_paused() {

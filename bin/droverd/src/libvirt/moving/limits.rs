@@ -16,8 +16,8 @@ pub const LOOK_FOR_FILES: Duration = Duration::from_secs(5);
 // Whoever asks a host what it has waits for that and for its libvirt.
 const _: () = assert!(LOOK_FOR_FILES.as_secs() + SHOW.as_secs() < INVENTORY.as_secs());
 
-/// Looks of that kind at once. One that hangs may do so for ever.
-pub const LOOKS: usize = 4;
+/// Looks of that kind at once. One that hangs may do so for ever, one on each mount: a host has some five mounts of other machines.
+pub const LOOKS: usize = 16;
 
 /// How long it is believed what a host has: planning, looking at the plan and beginning with it ask for the same in a row. Who moves a
 /// domain has it looked for anew.

@@ -21,6 +21,7 @@ mod conditions;
 mod confined;
 mod ended;
 mod events;
+mod files;
 mod fit;
 mod held;
 mod last;
@@ -38,9 +39,9 @@ mod turns;
 mod words;
 
 pub use begin::{ToLeave, arrive, forget_arrivals, taken_up, to_leave};
+pub(super) use files::Looks;
 pub(super) use fit::Fits;
 pub use fit::{Fit, fits};
-pub(super) use needs::Looks;
 pub(super) use offers::Offers;
 pub use offers::answer;
 pub use owed::{Ended, Left};

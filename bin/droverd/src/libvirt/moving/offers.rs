@@ -4,15 +4,17 @@
 //! plans; whoever moves a domain has them asked anew.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use drover_api::{DomainLack, DomainMachine, DomainNeed, DomainNeedsView, ErrorCode, Refusal};
+use drover_api::{
+    DomainLack, DomainMachine, DomainNeed, DomainNeedsRequest, DomainNeedsView, ErrorCode, Refusal,
+};
 use drover_libvirt::{Connection, Has, Machine, Secret, Wanted};
-use drover_types::{in_short, with_sources};
+use drover_types::{HostName, in_short, with_sources};
 use tokio::time::{Instant, timeout_at};
 
 use super::confined;
+use super::files;
 use super::limits;
 use crate::agent::Context;
 use crate::facts;
@@ -86,7 +88,9 @@ pub async fn offers(
         Fresh::Now => None,
     };
     let mut found: Vec<Option<Offer>> = needs.iter().map(lately).collect();
-    let there = files(context, needs, &found).await;
+    let unknown = needs.iter().zip(&found);
+    let unknown = unknown.filter_map(|(need, found)| found.is_none().then_some(need));
+    let there = files::offers(context.libvirt.looks(), unknown).await;
     let is_kept: Vec<bool> = found.iter().map(Option::is_some).collect();
     put(needs, &mut found, &there);
     let has_interface = interfaces(needs).await;
@@ -116,33 +120,6 @@ fn put(needs: &[DomainNeed], found: &mut [Option<Offer>], new: &BTreeMap<&Domain
             *found = new.get(need).cloned();
         }
     }
-}
-
-/// Of files of which nothing is known: all are looked for in one go.
-async fn files<'a>(
-    context: &Context,
-    needs: &'a [DomainNeed],
-    found: &[Option<Offer>],
-) -> BTreeMap<&'a DomainNeed, Offer> {
-    let unknown = needs.iter().zip(found).filter(|(_, found)| found.is_none());
-    let asked = unknown.filter_map(|(need, _)| match need {
-        DomainNeed::Path { path } => Some((need, path.clone())),
-        _ => None,
-    });
-    let (asked, paths): (Vec<&'a DomainNeed>, Vec<PathBuf>) = asked.unzip();
-    if paths.is_empty() {
-        return BTreeMap::new();
-    }
-    let looked = context.libvirt.looks().there(paths).await;
-    let offer = |(at, need): (usize, &'a DomainNeed)| {
-        let offer = match &looked {
-            Ok(there) if there.get(at) == Some(&true) => Offer::Has,
-            Ok(_) => Offer::Lacks(format!("{need} is not there")),
-            Err(hang) => Offer::NotKnown(hang.to_string()),
-        };
-        (need, offer)
-    };
-    asked.into_iter().enumerate().map(offer).collect()
 }
 
 /// Of interfaces.
@@ -268,7 +245,8 @@ fn wanted(need: &DomainNeed) -> Option<Wanted> {
             machine: machine(of),
             xml,
         },
-        DomainNeed::Path { .. }
+        DomainNeed::SameFile { .. }
+        | DomainNeed::Path { .. }
         | DomainNeed::Interface { .. }
         | DomainNeed::Sockets { .. }
         | DomainNeed::Vacancy { .. }
@@ -349,9 +327,10 @@ pub async fn has_all(
         let next = format!("have the same there on {host}, or take it out of the domain");
         return Err(Refusal::new(ErrorCode::HostLacks, message).next(next));
     }
-    // All else libvirt tells by itself. It would wait for these, too.
-    let mut unseen = needs.iter().zip(&offers).filter_map(|pair| match pair {
-        (DomainNeed::Path { .. }, Offer::NotKnown(why)) => Some(why),
+    // All else libvirt tells by itself. It would wait for these, too, and of those that are written to it does not know at all.
+    let unseen = needs.iter().zip(&offers);
+    let mut unseen = unseen.filter_map(|(need, offer)| match offer {
+        Offer::NotKnown(why) if files::path(need).is_some() => Some(why),
         _ => None,
     });
     let Some(why) = unseen.next() else {
@@ -362,10 +341,65 @@ pub async fn has_all(
     Err(Refusal::new(ErrorCode::HostLacks, message))
 }
 
-/// Takes out what this host itself is said to lack although the domain runs here: what says so is not to be believed of others either.
+/// Whether another host can tell whether it has the files that a domain writes to, before it is asked to take the domain in: an agent before
+/// this one would take it without knowing what it was asked for.
+///
+/// # Errors
+/// It cannot, or does not answer.
+pub async fn knows_all(
+    context: &Context,
+    there: &HostName,
+    called: &str,
+    files: &[DomainNeed],
+) -> Result<(), Refusal> {
+    if files.is_empty() {
+        return Ok(());
+    }
+    let request = DomainNeedsRequest {
+        needs: files.to_vec(),
+    };
+    let told = context.peers.needs_of(vec![there.clone()], &request).await;
+    let mut told = told.into_iter().map(|(_, told)| told);
+    told.try_for_each(|told| known_by(there, called, files, told))
+}
+
+fn known_by(
+    there: &HostName,
+    called: &str,
+    files: &[DomainNeed],
+    told: Result<DomainNeedsView, Refusal>,
+) -> Result<(), Refusal> {
+    let next = format!(
+        "see that the agent of {there} has this version, and that file systems there answer"
+    );
+    let what = format!(
+        "whether {there} has the files that domain {:?} writes to",
+        name(called)
+    );
+    let refused = |message| Err(Refusal::new(ErrorCode::HostLacks, message).next(next.clone()));
+    match told {
+        Ok(told) => {
+            let mut unknown = told.unknown.into_iter();
+            unknown.try_for_each(|lack| {
+                let file = usize::try_from(lack.need).ok();
+                let file = file.and_then(|number| files.get(number));
+                let file = file.map(|file| format!(" ({file})")).unwrap_or_default();
+                refused(format!("{what}{file} is not known: {}", in_short(lack.why)))
+            })
+        }
+        Err(refusal) if refusal.code == ErrorCode::NoSuchRoute => {
+            refused(format!("{what} is not known: its agent is too old to tell"))
+        }
+        Err(refusal) => Err(refusal),
+    }
+}
+
+/// Takes out what this host itself is said to lack although the domain runs here: what says so is not to be believed of others either. What
+/// must be known is asked for all the same.
 pub fn believed(needs: Vec<DomainNeed>, offers: &[Offer]) -> Vec<DomainNeed> {
     let both = needs.into_iter().zip(offers);
-    let believed = both.filter(|(_, offer)| !matches!(offer, Offer::Lacks(_)));
+    let believed =
+        both.filter(|(need, offer)| need.must_be_known() || !matches!(offer, Offer::Lacks(_)));
     believed.map(|(need, _)| need).collect()
 }
 
@@ -373,11 +407,24 @@ pub fn believed(needs: Vec<DomainNeed>, offers: &[Offer]) -> Vec<DomainNeed> {
 mod tests {
     use std::sync::Arc;
 
+    use drover_api::FileSeen;
     use drover_libvirt::DomainState;
     use uuid::Uuid;
 
     use super::*;
     use crate::libvirt::seen::tests::{domain, lost, seen, untold};
+
+    fn file() -> DomainNeed {
+        DomainNeed::SameFile {
+            path: "/images/web.img".into(),
+            seen: FileSeen {
+                file_system: "nfs4".to_owned(),
+                fsid: None,
+                server: None,
+                inode: Some(12),
+            },
+        }
+    }
 
     fn network(name: &str) -> DomainNeed {
         DomainNeed::Network {
@@ -437,13 +484,48 @@ mod tests {
 
     #[test]
     fn what_its_own_host_is_said_to_lack_is_asked_of_no_other() {
-        let needs = vec![network("lan"), network("dmz"), network("san")];
+        let needs = vec![network("lan"), network("dmz"), network("san"), file()];
         let offers = [
             Offer::Has,
             Offer::Lacks("no network".to_owned()),
             Offer::NotKnown("no answer".to_owned()),
+            Offer::Lacks("nobody can tell".to_owned()),
         ];
-        let expected = [network("lan"), network("san")];
+        let expected = [network("lan"), network("san"), file()];
         assert_eq!(believed(needs, &offers), expected);
+    }
+
+    #[test]
+    fn no_domain_goes_to_a_host_whose_agent_does_not_know_that_its_files_must_be_the_same() {
+        let (there, files) = ("b".parse().unwrap(), [file()]);
+        let told = |told| known_by(&there, "it's 1", &files, told);
+        assert_eq!(told(Ok(DomainNeedsView::default())), Ok(()));
+        let lacks = DomainNeedsView {
+            lacks: vec![lack(0, "it is not there".to_owned())],
+            ..DomainNeedsView::default()
+        };
+        assert_eq!(told(Ok(lacks)), Ok(()), "it tells that itself");
+        // As the version before answers what it does not know.
+        let unknown = DomainNeedsView {
+            unknown: vec![lack(
+                0,
+                "this version of the agent does not know what that is".to_owned(),
+            )],
+            ..DomainNeedsView::default()
+        };
+        let older = told(Ok(unknown)).unwrap_err();
+        assert_eq!(older.code, ErrorCode::HostLacks);
+        assert!(
+            older
+                .message
+                .contains("(the same /images/web.img) is not known"),
+            "{older}"
+        );
+        let route = Refusal::new(ErrorCode::NoSuchRoute, "no such route");
+        let oldest = told(Err(route)).unwrap_err();
+        assert!(oldest.message.contains("too old to tell"), "{oldest}");
+        assert!(oldest.next.unwrap().contains("has this version"));
+        let silent = Refusal::new(ErrorCode::PeerUnreachable, "no answer");
+        assert_eq!(told(Err(silent.clone())), Err(silent));
     }
 }

@@ -19,6 +19,10 @@ pub fn of_job(job: &Job) -> MigrationProgress {
         page_size: bytes(job.page_size),
         dirty_pages_per_second: job.dirty_pages_per_second.unwrap_or(0),
         rounds: job.rounds.unwrap_or(0),
+        setup_time: job.setup_time,
+        zero_pages: job.zero_pages.unwrap_or(0),
+        normal_pages: job.normal_pages.unwrap_or(0),
+        throttle: u8::try_from(job.throttle.unwrap_or(0)).unwrap_or(u8::MAX),
         rate: BitRate(job.rate.map_or(0, |rate| rate.0.saturating_mul(BITS))),
         ..of(MigrationStatus::Active)
     }

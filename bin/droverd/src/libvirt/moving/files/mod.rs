@@ -1,0 +1,19 @@
+//! Files that domains need, as this host sees them.
+//!
+//! ```text
+//!   path ─▶ Looks ─ bounded, one at a time on each mount ─▶ found: what is there, and what by
+//!                                                              │ mounts: whose file system that is
+//!   what the source sees of it ──────────────────────────────▶ same: whether it is that one ─▶ offered
+//! ```
+//! Only looks; whether a domain moves is said by who asked.
+
+mod found;
+mod looks;
+mod mounts;
+mod offered;
+mod same;
+mod word;
+
+pub use found::{Found, is_local};
+pub use looks::{Hang, Looked, Looks};
+pub use offered::{offers, path};

@@ -1,0 +1,155 @@
+//! Whose a file system is, by the kernel's list of mounts (`/proc/self/mountinfo`, proc_pid_mountinfo(5)). Pure.
+
+use std::path::{Path, PathBuf};
+
+use drover_api::FileServer;
+
+/// Where this process's are listed. To read it waits for no server.
+pub const LIST: &str = "/proc/self/mountinfo";
+
+/// The field after which a mount's file system is told.
+const SEPARATOR: &str = "-";
+
+/// One mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    /// The kind of its file system, such as `nfs4` or `fuse.glusterfs`.
+    pub file_system: String,
+    /// What is mounted, such as `nas:/images`.
+    source: String,
+    /// The folder of the file system that is seen at its mount point.
+    root: String,
+    /// Where it is mounted.
+    point: String,
+    /// The address by which its server is reached.
+    address: Option<String>,
+}
+
+impl Mount {
+    /// The one of this number, in the kernel's list.
+    pub fn find(list: &str, id: u64) -> Option<Self> {
+        let id = id.to_string();
+        let mut lines = list.lines();
+        let line = lines.find(|line| line.split(' ').next() == Some(&id))?;
+        let mut fields = line.split(' ').skip(3);
+        let (root, point) = (unescaped(fields.next()?), unescaped(fields.next()?));
+        let mut fields = fields.skip_while(|field| *field != SEPARATOR).skip(1);
+        let (file_system, source) = (unescaped(fields.next()?), unescaped(fields.next()?));
+        let mut options = fields.next().unwrap_or_default().split(',');
+        let address = options.find_map(|option| option.strip_prefix("addr="));
+        Some(Self {
+            file_system,
+            source,
+            root,
+            point,
+            address: address.map(str::to_owned),
+        })
+    }
+
+    /// Who has the file that is seen by this path, where the mount names another machine.
+    pub fn server(&self, path: &str) -> Option<FileServer> {
+        let (name, mounted) = match self.source.strip_prefix("//") {
+            Some(share) => share.split_once('/')?,
+            // `nas:/images`, `[fe80::1]:/images`, `one:6789,two:6789:/`.
+            None => self.source.split_once(":/")?,
+        };
+        let below = path.strip_prefix(self.point.trim_end_matches('/'))?;
+        let is_below = below.is_empty() || below.starts_with('/');
+        let parts = [mounted, &self.root, below].into_iter();
+        let parts = parts.flat_map(|part| part.split('/').filter(|part| !part.is_empty()));
+        let parts: String = parts.flat_map(|part| ["/", part]).collect();
+        (is_below && !name.is_empty()).then(|| FileServer {
+            name: name.to_owned(),
+            address: self.address.clone(),
+            path: parts,
+        })
+    }
+}
+
+/// The mount point below which a path is, by the path alone: whatever links are on its way. The root where none is listed.
+pub fn point_of(list: &str, path: &Path) -> PathBuf {
+    let points = list.lines().filter_map(|line| line.split(' ').nth(4));
+    let points = points.map(|point| PathBuf::from(unescaped(point)));
+    let above = points.filter(|point| path.starts_with(point));
+    let nearest = above.max_by_key(|point| point.as_os_str().len());
+    nearest.unwrap_or_else(|| PathBuf::from("/"))
+}
+
+/// The kernel writes a space, a tab, a line's end and a backslash as three octal digits after a backslash.
+fn unescaped(field: &str) -> String {
+    let mut parts = field.split('\\');
+    let mut bytes: Vec<u8> = parts.next().unwrap_or_default().into();
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(3).unwrap_or(("", part));
+        match u8::from_str_radix(digits, 8) {
+            Ok(byte) => {
+                bytes.push(byte);
+                bytes.extend(rest.bytes());
+            }
+            Err(_) => bytes.extend(b"\\".iter().copied().chain(part.bytes())),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINES: &str = r"21 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+36 21 0:43 / /images rw,relatime shared:2 - nfs4 nas:/export/images rw,vers=4.2,hard,clientaddr=10.0.0.1,addr=10.0.0.5
+37 21 0:43 / /a\040b rw - nfs4 nas:/export/images/of\040web rw,addr=fe80::1
+38 21 0:44 /sub /vms rw,relatime - ceph 10.0.0.1:6789,10.0.0.2:6789:/all rw,name=admin
+39 21 0:45 / /win rw - cifs //nas/share rw,addr=10.0.0.5
+40 21 0:46 / /gluster rw - fuse.glusterfs [fe80::1]:/vol rw,allow_other
+41 21 0:47 / /ssh rw - fuse.sshfs me@nas: rw
+42 21 0:48 / /images/web.img rw - nfs4 nas:/export/web.img rw
+364 21 0:49 / /proc rw - proc proc rw
+43 broken";
+
+    fn server(id: u64, path: &str) -> Option<(String, Option<String>, String)> {
+        let server = Mount::find(LINES, id)?.server(path)?;
+        Some((server.name, server.address, server.path))
+    }
+
+    #[test]
+    fn a_file_is_told_by_its_server_and_its_path_there_however_it_is_mounted() {
+        let of = |name: &str, address: Option<&str>, path: &str| {
+            Some((name.to_owned(), address.map(str::to_owned), path.to_owned()))
+        };
+        let nas = |path| of("nas", Some("10.0.0.5"), path);
+        assert_eq!(
+            server(36, "/images/of web/1.img"),
+            nas("/export/images/of web/1.img")
+        );
+        let same = of("nas", Some("fe80::1"), "/export/images/of web/1.img");
+        assert_eq!(server(37, "/a b/1.img"), same);
+        let monitors = "10.0.0.1:6789,10.0.0.2:6789";
+        assert_eq!(
+            server(38, "/vms/1.img"),
+            of(monitors, None, "/all/sub/1.img")
+        );
+        assert_eq!(server(39, "/win/1.img"), nas("/share/1.img"));
+        assert_eq!(
+            server(40, "/gluster/1.img"),
+            of("[fe80::1]", None, "/vol/1.img")
+        );
+        let one = of("nas", None, "/export/web.img");
+        assert_eq!(server(42, "/images/web.img"), one, "one file is mounted");
+    }
+
+    #[test]
+    fn what_names_no_server_or_is_another_mounts_has_none() {
+        assert_eq!(server(21, "/web.img"), None);
+        assert_eq!(server(41, "/ssh/web.img"), None);
+        assert_eq!(server(36, "/images-too/web.img"), None);
+        assert_eq!(Mount::find(LINES, 3), None, "of no number is a part taken");
+        assert_eq!(Mount::find(LINES, 43), None);
+        let point = |path: &str| point_of(LINES, Path::new(path));
+        assert_eq!(point("/images/web.img"), Path::new("/images/web.img"));
+        assert_eq!(point("/images/db.img"), Path::new("/images"));
+        assert_eq!(point("/images-too/db.img"), Path::new("/"));
+        assert_eq!(point_of("", Path::new("/a")), Path::new("/"));
+        assert_eq!(unescaped(r"a\134b\x"), r"a\b\x");
+    }
+}
