@@ -133,6 +133,7 @@ fn given(file: &File) -> BaselineFile {
     BaselineFile {
         file: file.try_clone().unwrap(),
         seal: seal(),
+        waiting_bytes: 0,
     }
 }
 
