@@ -76,8 +76,8 @@ pub use views::migration::{
 pub use views::park::{ParkHow, ParkPhase, ParkRequest, ParkView, UnparkRequest};
 pub use views::paths::{
     AnsweredAt, AnsweredView, AnswererRequest, AnswererView, ClusterPathsRequest, ClusterPathsView,
-    CountedView, OpenEnds, OpenRequest, OpenedView, PathLeftOut, PathsAskRequest, PathsView,
-    TicketText,
+    CountedView, OpenAnswer, OpenEnds, OpenRequest, OpenedView, PathLeftOut, PathsAskRequest,
+    PathsView, TicketText,
 };
 pub use views::plan::{ClusterInventoryView, InventoryView, MemberLeftOut, PlanRequest, PlanView};
 pub use views::postcopy::PostcopyView;

@@ -1,16 +1,18 @@
 //! Which paths have to work after a change as they did before, and whether they do.
 //!
-//! A path works if the other host's agent, or its kernel, answers to a connection from the path's address by the path's interface. That
-//! says that small packets cross in both directions. Whether others can open connections to here is for their agents to try, which open one by
+//! A path works if the other host's agent, or its kernel where no agent listens, answers to a connection from the path's address by the path's
+//! interface. That says that small packets cross in both directions. Whether others can open connections to here is for their agents to try, which open one by
 //! each path. How large packets may be is asked by datagrams, at the addresses that migrations use: the other agents answer them as they do
 //! those of the doctor.
 
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use drover_api::OpenAnswer;
 use drover_change::limits::PATHS;
 use drover_change::{Measured, Now, PathSizes, PathTo, Paths, Unknown, Untold};
 use drover_types::{HostName, Interface, IpNetwork, with_sources};
@@ -136,7 +138,8 @@ impl Paths for Others {
             from: path.from,
             to: path.to,
         };
-        paths::open_all(paths.iter().map(of).collect()).await
+        let answers = paths::open_all(paths.iter().map(of).collect()).await;
+        works(paths, &answers)
     }
 
     async fn opened(&self, paths: &[PathTo]) -> Vec<Result<bool, String>> {
@@ -145,6 +148,20 @@ impl Paths for Others {
             Err(why) => vec![Err(why); paths.len()],
         }
     }
+}
+
+/// Which of these work, by what came of a connection by each. A kernel's refusal says as much as an agent that accepts, but where that host's agent
+/// accepts by another path a refusal is a filter's.
+fn works(paths: &[PathTo], answers: &[OpenAnswer]) -> Vec<bool> {
+    let both = || paths.iter().zip(answers);
+    let accepted = both().filter(|(_, answer)| **answer == OpenAnswer::Accepted);
+    let listen: BTreeSet<&HostName> = accepted.map(|(path, _)| &path.host).collect();
+    let works = both().map(|(path, answer)| match answer {
+        OpenAnswer::Accepted => true,
+        OpenAnswer::Refused => !listen.contains(&path.host),
+        OpenAnswer::Nothing => false,
+    });
+    works.collect()
 }
 
 #[cfg(test)]
@@ -203,6 +220,25 @@ mod tests {
             "nic1 10.0.1.1 to c 192.0.2.9:7",
         ];
         assert_eq!(shown(&[("b", &[]), ("c", &["192.0.2.9:7"])]), expected);
+    }
+
+    #[test]
+    fn what_a_kernel_refuses_works_and_what_is_refused_beside_an_agent_that_accepts_does_not() {
+        let path = |host: &str, nic: &str| PathTo {
+            host: host.parse().unwrap(),
+            nic: nic.into(),
+            from: "10.0.0.1".parse().unwrap(),
+            to: "10.0.0.2:7".parse().unwrap(),
+        };
+        let all = [("b", "nic0"), ("b", "nic1"), ("b", "nic2"), ("c", "nic0")];
+        let paths = all.map(|(host, nic)| path(host, nic));
+        let answers = [
+            OpenAnswer::Refused,
+            OpenAnswer::Accepted,
+            OpenAnswer::Nothing,
+            OpenAnswer::Refused,
+        ];
+        assert_eq!(works(&paths, &answers), [false, true, false, true]);
     }
 
     #[tokio::test]

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 
-use drover_api::{ErrorCode, OpenEnds, OpenRequest, OpenedView, Refusal};
+use drover_api::{ErrorCode, OpenAnswer, OpenEnds, OpenRequest, OpenedView, Refusal};
 use drover_change::PathTo;
 use drover_types::{HostName, Interface};
 use futures_util::{StreamExt, stream};
@@ -35,15 +35,15 @@ pub struct Opening {
     pub to: SocketAddr,
 }
 
-/// Whether anything answers to each of these, in their order: the other host's agent, or its kernel.
-pub async fn open_all(openings: Vec<Opening>) -> Vec<bool> {
+/// What comes of each of these, in their order.
+pub async fn open_all(openings: Vec<Opening>) -> Vec<OpenAnswer> {
     let at_once = openings.len().div_ceil(CHANGE_PATH_ROUNDS);
-    let opened = stream::iter(openings).map(answers);
+    let opened = stream::iter(openings).map(answer);
     let opened = opened.buffered(at_once.max(CHANGE_PATHS_AT_ONCE));
     opened.collect().await
 }
 
-async fn answers(Opening { nic, from, to }: Opening) -> bool {
+async fn answer(Opening { nic, from, to }: Opening) -> OpenAnswer {
     let connecting = async {
         let socket = match from {
             IpAddr::V4(_) => TcpSocket::new_v4(),
@@ -54,10 +54,9 @@ async fn answers(Opening { nic, from, to }: Opening) -> bool {
         socket.connect(to).await
     };
     match timeout(CHANGE_PATH, connecting).await {
-        Ok(Ok(_)) => true,
-        // Its kernel answers though its agent does not run.
-        Ok(Err(error)) => error.kind() == ErrorKind::ConnectionRefused,
-        Err(_) => false,
+        Ok(Ok(_)) => OpenAnswer::Accepted,
+        Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => OpenAnswer::Refused,
+        Ok(Err(_)) | Err(_) => OpenAnswer::Nothing,
     }
 }
 
@@ -82,8 +81,8 @@ pub async fn open(own: &[Interface], request: OpenRequest) -> Result<OpenedView,
             to: ends.to,
         }
     });
-    let answered = open_all(openings.collect()).await;
-    Ok(OpenedView { answered })
+    let answers = open_all(openings.collect()).await;
+    Ok(OpenedView { answers })
 }
 
 /// Whether the agents of the other hosts open connections to this one by these paths, one answer each, or why that is not known.
@@ -117,14 +116,15 @@ async fn opened_by(
     far: &HostName,
     paths: &[&PathTo],
 ) -> Result<Vec<bool>, String> {
-    let ends = paths.iter().take(limits::OPENED_OF_HOST).map(|path| {
-        Some(OpenEnds {
-            from: path.to.ip(),
-            to: door(&config.listen, path.from)?,
-        })
+    let paths = paths.iter().take(limits::OPENED_OF_HOST);
+    let doors = paths.clone().map(|path| door(&config.listen, path.from));
+    let doors: Option<Vec<SocketAddr>> = doors.collect();
+    let doors = doors.ok_or_else(|| format!("{} listens at no address", config.host))?;
+    let ends = paths.zip(&doors).map(|(path, door)| OpenEnds {
+        from: path.to.ip(),
+        to: *door,
     });
-    let ends: Option<Vec<OpenEnds>> = ends.collect();
-    let ends = ends.ok_or_else(|| format!("{} listens at no address", config.host))?;
+    let ends = ends.collect();
     let client = peers.client(far).map_err(|refusal| refusal.message)?;
     let opened = timeout(limits::SIZES_HOST, client.open(&OpenRequest { ends })).await;
     let opened = opened.map_err(|_| {
@@ -132,7 +132,32 @@ async fn opened_by(
         format!("the agent of {far} did not answer within {seconds} s")
     })?;
     let opened = opened.map_err(|error| not_opened(far, &error).message)?;
-    Ok(opened.answered)
+    let found = doors.into_iter().zip(opened.answers);
+    Ok(found.map(|(door, answer)| is_open(door, answer)).collect())
+}
+
+/// Whether this door of this host is open to whoever had that answer of it. Where somebody listens a refusal is a filter's, and otherwise the
+/// kernel's, which says as much of the way there.
+fn is_open(door: SocketAddr, answer: OpenAnswer) -> bool {
+    match answer {
+        OpenAnswer::Accepted => true,
+        OpenAnswer::Refused => is_free(door),
+        OpenAnswer::Nothing => false,
+    }
+}
+
+/// Whether nobody listens there, by what no filter changes: then it can be taken. It is given back at once, and keeps nobody from listening.
+fn is_free(door: SocketAddr) -> bool {
+    let take = || {
+        let socket = match door {
+            SocketAddr::V4(_) => TcpSocket::new_v4(),
+            SocketAddr::V6(_) => TcpSocket::new_v6(),
+        }?;
+        // It is free though somebody who listened there has connections left.
+        socket.set_reuseaddr(true)?;
+        socket.bind(door)
+    };
+    take().is_ok()
 }
 
 /// Where this host's agent is looked for at an address of the host: at the port at which it listens there, or at another address.
@@ -147,7 +172,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_host_whose_agent_does_not_run_answers_and_an_address_of_nobody_does_not() {
+    async fn who_listens_accepts_a_kernel_refuses_and_of_an_address_of_nobody_nothing_is_heard() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let there = listener.local_addr().unwrap();
         // Nobody routes these over the loopback (RFC 5737).
@@ -157,9 +182,10 @@ mod tests {
             from: "127.0.0.1".parse().unwrap(),
             to,
         };
-        assert_eq!(open_all(vec![of(there), of(nowhere)]).await, [true, false]);
+        let found = open_all(vec![of(there), of(nowhere)]).await;
+        assert_eq!(found, [OpenAnswer::Accepted, OpenAnswer::Nothing]);
         drop(listener);
-        assert_eq!(open_all(vec![of(there), of(nowhere)]).await, [true, false]);
+        assert_eq!(open_all(vec![of(there)]).await, [OpenAnswer::Refused]);
     }
 
     #[tokio::test]
@@ -172,10 +198,33 @@ mod tests {
         };
         let ends = vec![from("127.0.0.1"), from("192.0.2.1")];
         let opened = open(&[], OpenRequest { ends }).await.unwrap();
-        assert_eq!(opened.answered, [true, false]);
+        let expected = [OpenAnswer::Accepted, OpenAnswer::Nothing];
+        assert_eq!(opened.answers, expected);
         let ends = vec![from("127.0.0.1"); limits::OPENED_OF_HOST + 1];
         let refused = open(&[], OpenRequest { ends }).await.unwrap_err();
         assert_eq!(refused.code, ErrorCode::BadRequest);
+    }
+
+    #[test]
+    fn a_refusal_is_a_filters_where_somebody_listens_and_the_kernels_where_nobody_does() {
+        for at in ["127.0.0.1:0", "0.0.0.0:0", "[::1]:0"] {
+            let listener = std::net::TcpListener::bind(at).unwrap();
+            let mut door = listener.local_addr().unwrap();
+            if door.ip().is_unspecified() {
+                door.set_ip("127.0.0.1".parse().unwrap());
+            }
+            let connection = std::net::TcpStream::connect(door).unwrap();
+            let served = listener.accept().unwrap();
+            let all = [
+                OpenAnswer::Accepted,
+                OpenAnswer::Refused,
+                OpenAnswer::Nothing,
+            ];
+            assert_eq!(all.map(|a| is_open(door, a)), [true, false, false], "{at}");
+            drop(listener);
+            assert_eq!(all.map(|a| is_open(door, a)), [true, true, false], "{at}");
+            drop((connection, served));
+        }
     }
 
     #[test]

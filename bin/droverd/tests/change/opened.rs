@@ -8,12 +8,14 @@ use crate::cluster::Cluster;
 use crate::host::signal;
 use crate::sizes::timestamps;
 
-/// What comes to `a` by `n1` of itself is dropped; what answers is not.
-const SHUT: [&str; 3] = [
-    "nft add table inet shut",
-    "nft add chain inet shut input { type filter hook input priority 0 ; }",
-    "nft add rule inet shut input iifname n1 tcp flags & (syn | ack) == syn drop",
-];
+/// What comes to `a` by `n1` of itself is kept out so; what answers is not.
+fn shut(how: &str) -> [String; 3] {
+    [
+        "nft add table inet shut".to_owned(),
+        "nft add chain inet shut input { type filter hook input priority 0 ; }".to_owned(),
+        format!("nft add rule inet shut input iifname n1 tcp flags & (syn | ack) == syn {how}"),
+    ]
+}
 
 const STAMPS: &str = "net.ipv4.tcp_timestamps";
 
@@ -31,7 +33,16 @@ async fn stamps(cluster: &Cluster) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_that_keeps_connections_of_others_out_is_taken_back_though_this_host_opens_its_own()
  {
-    let Some(cluster) = hosts("shut").await else {
+    kept_out("shut", "drop").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_that_refuses_connections_of_others_is_not_taken_for_the_kernel_of_this_host() {
+    kept_out("refused", "reject with tcp reset").await;
+}
+
+async fn kept_out(test: &str, how: &str) {
+    let Some(cluster) = hosts(test).await else {
         return;
     };
     let id = cluster.stopped(&timestamps()).await;
@@ -39,8 +50,8 @@ async fn a_change_that_keeps_connections_of_others_out_is_taken_back_though_this
     assert_eq!(account.standing.opened, account.standing.paths);
     assert_eq!(account.standing.unopened, [""; 0]);
     // As if by the setting.
-    for line in SHUT {
-        if let Err(why) = cluster.try_run("a", line) {
+    for line in shut(how) {
+        if let Err(why) = cluster.try_run("a", &line) {
             println!("skipped, because {line} is not done here: {why}");
             signal(&cluster.folder(id), "-CONT");
             return;

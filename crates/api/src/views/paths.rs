@@ -151,8 +151,20 @@ pub struct OpenEnds {
 /// What became of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OpenedView {
-    /// Whether anything answered to each, in their order: a program that listens, or the kernel, that nobody does.
-    pub answered: Vec<bool>,
+    /// What came of each, in their order.
+    pub answers: Vec<OpenAnswer>,
+}
+
+/// What came of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OpenAnswer {
+    /// Somebody who listens there took it.
+    Accepted,
+    /// It was refused: by the kernel there, since nobody listens, or by a filter.
+    Refused,
+    /// Nothing was heard, or it could not be tried.
+    Nothing,
 }
 
 /// Asks a host to ask its paths to another.
