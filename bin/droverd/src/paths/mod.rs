@@ -30,6 +30,7 @@ mod hold;
 mod limits;
 mod loading;
 mod only;
+mod opened;
 mod opens;
 mod ordered;
 mod outcome;
@@ -49,7 +50,8 @@ pub use self::answerers::{Answerers, Here};
 pub use self::ask::{Wanted, ask, turn};
 pub use self::carry::carry;
 pub use self::cluster::cluster;
-pub use self::opens::{Opening, open, open_all, opened};
+pub use self::opened::opened;
+pub use self::opens::{Opening, open, open_all};
 pub use self::sizes::{measure, sizes};
 pub use self::taken::{Taken, give_back, take};
 
