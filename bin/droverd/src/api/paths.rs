@@ -4,17 +4,17 @@ use axum::Json;
 use axum::extract::{Extension, State};
 use drover_api::{
     AnsweredView, AnswererRequest, AnswererView, ClusterPathsRequest, ClusterPathsView, ErrorBody,
-    ErrorCode, KeptView, LoadOrder, LoadTakeRequest, LoadTakenView, LoadedView, OpenRequest,
-    OpenedView, PathsAskRequest, PathsView, Refusal,
+    KeptView, LoadOrder, LoadTakeRequest, LoadTakenView, LoadedView, OpenRequest, OpenedView,
+    PathsAskRequest, PathsView,
 };
-use drover_types::{AnswererId, LoadId, with_sources};
+use drover_types::{AnswererId, LoadId};
 use jiff::Timestamp;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::extract::{JsonBody, Named, OptionalBody};
 use super::{App, Caller, Refused, to_its_end};
-use crate::{doctor, facts, paths};
+use crate::{doctor, paths};
 
 /// The one that takes longer than others.
 pub const CLUSTER: &str = "/v1/cluster/paths";
@@ -104,24 +104,20 @@ async fn ask_paths(
     Ok(Json(asked.await?))
 }
 
-/// Opens connections from addresses of this host to the caller, and closes them at once: it wants to know whether that is possible, as before a
-/// change to it.
+/// Opens connections from addresses of this host to the caller, a host, at the ports of its agent, and closes them at once: it wants to know whether
+/// that is possible, as before a change to it. One such request of a host is carried out at a time.
 #[utoipa::path(post, path = "/v1/paths/open", tag = "peer", request_body = OpenRequest,
     responses((status = 200, body = OpenedView), (status = "default", body = ErrorBody)))]
 async fn open_paths(
+    State(app): State<App>,
     Extension(caller): Extension<Caller>,
     JsonBody(request): JsonBody<OpenRequest>,
 ) -> Result<Json<OpenedView>, Refused> {
     let count = request.ends.len();
     tracing::info!(%caller, count, "connections are to be opened to another host");
-    let interfaces = facts::interfaces().await.map_err(|error| {
-        let message = format!(
-            "the interfaces of this host are not known: {}",
-            with_sources(&error)
-        );
-        Refusal::new(ErrorCode::Internal, message)
-    })?;
-    Ok(Json(paths::open(&interfaces, request).await?))
+    let context = &app.0.context;
+    let with = (&context.paths.opens, &context.peers);
+    Ok(Json(paths::open(with, &caller, request).await?))
 }
 
 /// Takes this host for a load of the caller, until that is ended or its time is over. While it is taken it is part of no other load.

@@ -51,7 +51,7 @@ pub use self::ask::{Wanted, ask, turn};
 pub use self::carry::carry;
 pub use self::cluster::cluster;
 pub use self::opened::opened;
-pub use self::opens::{Opening, open, open_all};
+pub use self::opens::{Opening, Opens, open, open_all};
 pub use self::sizes::{measure, sizes};
 pub use self::taken::{Taken, give_back, take};
 
@@ -62,6 +62,8 @@ pub struct Paths {
     pub answerers: Answerers,
     /// Held by whoever asks: two at once would be loss to each other.
     asking: Arc<Mutex<()>>,
+    /// For whom connections are opened.
+    pub opens: Opens,
     /// For which load this host is taken.
     pub taken: Taken,
     /// Held by whoever keeps what was found, for as long as the disk takes.

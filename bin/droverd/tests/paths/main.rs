@@ -20,7 +20,9 @@ mod together;
 
 use std::time::{Duration, Instant};
 
-use drover_api::{AnswererRequest, ClientError, ClusterPathsRequest, ErrorCode, PathsView};
+use drover_api::{
+    AnswererRequest, ClientError, ClusterPathsRequest, ErrorCode, OpenEnds, OpenRequest, PathsView,
+};
 use drover_tune::{Known, differences, examine};
 use jiff::Timestamp;
 
@@ -399,6 +401,20 @@ async fn interfaces_upon_one_port_are_told_to_share_its_line_and_all_are_asked()
     let view = cluster.asked("a", &["a", "b"]).await;
     assert_eq!(view.paths.len(), 8);
     assert_eq!(findings(&view.paths), NOTHING);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_are_opened_for_hosts_and_for_nobody_else() {
+    let Some(cluster) = Cluster::new("opens", &["a", "b"], 1).await else {
+        return;
+    };
+    let ends = OpenEnds {
+        from: "10.78.0.1".parse().unwrap(),
+        to: "10.78.0.2:22".parse().unwrap(),
+    };
+    let request = OpenRequest { ends: vec![ends] };
+    let refused = cluster.client("a").open(&request).await.unwrap_err();
+    assert!(refused.is_refused_with(ErrorCode::NotAPeer), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
