@@ -33,6 +33,11 @@ pub async fn interfaces() -> Result<Vec<Interface>, HostError> {
     drover_host::interfaces(Path::new(ROOT)).await
 }
 
+/// How often the carrier of this interface went or came, where that is known.
+pub fn carrier_changes(nic: &str) -> Option<u64> {
+    drover_host::carrier_changes(Path::new(ROOT), nic)
+}
+
 /// Where lanes over these interfaces are to run.
 ///
 /// # Errors

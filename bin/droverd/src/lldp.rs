@@ -7,6 +7,7 @@
 //! Owns a socket for each adapter. Without the privilege (`CAP_NET_RAW`) it hears nothing, and says so where a neighbour is asked for.
 
 use std::collections::BTreeMap;
+use std::future::pending;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +20,7 @@ use jiff::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
 
 use crate::agent::Context;
 use crate::{facts, limits};
@@ -40,6 +42,8 @@ struct Port {
 #[derive(Debug)]
 struct Listener {
     since: Listening,
+    /// How often the carrier had changed when that was last looked at.
+    carrier_changes: Option<u64>,
     heard: Arc<Mutex<Heard>>,
     /// Ends when it cannot go on.
     task: JoinHandle<()>,
@@ -57,9 +61,14 @@ pub async fn run(context: Arc<Context>) {
     loop {
         context.lldp.look().await;
         let others = context.lldp.until_others(&mut events);
-        let _ = tokio::time::timeout(limits::LLDP_LOOK, others).await;
-        // Interfaces come together, those of guests among them.
-        tokio::time::sleep(limits::LLDP_SETTLE).await;
+        let _ = timeout(limits::LLDP_LOOK, others).await;
+        // Interfaces come together, those of guests among them. What happens to others goes on meanwhile.
+        let settling = async {
+            loop {
+                context.lldp.until_others(&mut events).await;
+            }
+        };
+        let _ = timeout(limits::LLDP_SETTLE, settling).await;
     }
 }
 
@@ -84,31 +93,40 @@ impl Lldp {
         }
     }
 
-    /// Until there may be other adapters. What was heard by a cable that was out meanwhile is forgotten.
+    /// Until there may be other adapters.
     async fn until_others(&self, events: &mut broadcast::Receiver<LinkEvent>) {
         loop {
-            match events.recv().await {
-                Ok(LinkEvent::Changed { interface, change }) => match change {
-                    LinkChange::Up | LinkChange::Down => self.forget(|name| name == interface),
-                    LinkChange::Address | LinkChange::AddressGone => {}
-                    LinkChange::Appeared | LinkChange::Gone | LinkChange::Renamed { .. } => return,
-                },
-                Ok(LinkEvent::Missed) | Err(RecvError::Lagged(_)) => {
-                    self.forget(|_| true);
-                    return;
-                }
-                Err(RecvError::Closed) => return,
+            let event = match events.recv().await {
+                Ok(event) => event,
+                Err(RecvError::Lagged(_)) => LinkEvent::Missed,
+                // It is looked from time to time.
+                Err(RecvError::Closed) => pending().await,
+            };
+            if self.take(&event, facts::carrier_changes) {
+                return;
             }
         }
     }
 
-    fn forget(&self, of: impl Fn(&str) -> bool) {
-        for (name, port) in lock(&self.ports).iter_mut() {
-            if let (true, Ok(listener)) = (of(name), &mut port.listener) {
-                listener.since = from_now();
-                *lock(&listener.heard) = Heard::default();
+    /// Takes in what happened; whether there may be other adapters. What was heard by a cable that was out meanwhile is forgotten.
+    fn take(&self, event: &LinkEvent, carrier_changes: impl Fn(&str) -> Option<u64>) -> bool {
+        let mut ports = lock(&self.ports);
+        let LinkEvent::Changed { interface, change } = event else {
+            for (name, listener) in listeners(&mut ports) {
+                listener.doubt(carrier_changes(name));
             }
+            return true;
+        };
+        let listener = listeners(&mut ports).find(|(name, _)| *name == interface);
+        match (change, listener) {
+            (LinkChange::Up, Some((name, listener))) => listener.restart(carrier_changes(name)),
+            (LinkChange::Down, Some((name, listener))) => listener.forget(carrier_changes(name)),
+            (LinkChange::Appeared | LinkChange::Gone | LinkChange::Renamed { .. }, _) => {
+                return true;
+            }
+            _ => {}
         }
+        false
     }
 
     /// Tells those facts of a host that are heard.
@@ -138,7 +156,7 @@ impl Lldp {
 impl Port {
     /// Why it cannot be listened at is logged once, as long as that is the same.
     fn open(nic: &str, index: u32, before: Option<&Self>) -> Self {
-        let listener = Listener::open(index).map_err(|error| why(&error));
+        let listener = Listener::open(nic, index).map_err(|error| why(&error));
         let error = listener.as_ref().err();
         let before = before.and_then(|port| port.listener.as_ref().err());
         if let Some(error) = error.filter(|_| error != before) {
@@ -154,15 +172,42 @@ impl Port {
 }
 
 impl Listener {
-    fn open(index: u32) -> io::Result<Self> {
+    fn open(nic: &str, index: u32) -> io::Result<Self> {
+        let carrier_changes = facts::carrier_changes(nic);
         let socket = LldpSocket::open(index)?;
         let heard = Arc::new(Mutex::default());
         Ok(Self {
             since: from_now(),
+            carrier_changes,
             task: tokio::spawn(listen(socket, Arc::clone(&heard))),
             heard,
         })
     }
+
+    /// Listens from now on by this cable. What was heard since it is in stays.
+    fn restart(&mut self, carrier_changes: Option<u64>) {
+        self.since = from_now();
+        self.carrier_changes = carrier_changes;
+    }
+
+    /// Whoever was heard is at the other end no longer.
+    fn forget(&mut self, carrier_changes: Option<u64>) {
+        self.restart(carrier_changes);
+        *lock(&self.heard) = Heard::default();
+    }
+
+    /// It was not told what happened: what was heard stays if the cable was in all the time.
+    fn doubt(&mut self, carrier_changes: Option<u64>) {
+        if carrier_changes.is_none() || carrier_changes != self.carrier_changes {
+            self.forget(carrier_changes);
+        }
+    }
+}
+
+/// Those who listen, by the names of their interfaces.
+fn listeners(ports: &mut BTreeMap<String, Port>) -> impl Iterator<Item = (&String, &mut Listener)> {
+    let all = ports.iter_mut();
+    all.filter_map(|(name, port)| Some((name, port.listener.as_mut().ok()?)))
 }
 
 async fn listen(mut socket: LldpSocket, heard: Arc<Mutex<Heard>>) {
@@ -177,7 +222,7 @@ async fn listen(mut socket: LldpSocket, heard: Arc<Mutex<Heard>>) {
             }
         }
         // Who sends more than this loses it in the kernel, and takes no processor here.
-        tokio::time::sleep(limits::LLDP_PACE).await;
+        sleep(limits::LLDP_PACE).await;
     }
 }
 
@@ -272,6 +317,92 @@ mod tests {
         let mut kept = Fact::Known(by(HeardBy::Networkd));
         untold(&mut kept, &refused);
         assert_eq!(kept, Fact::Known(by(HeardBy::Networkd)));
+    }
+
+    const SWITCH: [u8; 33] = *b"\x01\x80\xc2\0\0\x0e\x02\0\0\0\0\x01\x88\xcc\x02\x07\x04\x02\0\0\0\0\xaa\x04\x02\x051\x06\x02\0x\0\0";
+
+    fn port(carrier_changes: Option<u64>) -> Port {
+        let mut heard = Heard::default();
+        heard.take(&SWITCH, Instant::now());
+        let since = Listening {
+            since: "2026-11-27T09:00:00Z".into(),
+            uptime_s: 7,
+        };
+        let listener = Listener {
+            since,
+            carrier_changes,
+            heard: Arc::new(Mutex::new(heard)),
+            task: tokio::spawn(pending()),
+        };
+        Port {
+            index: 2,
+            listener: Ok(listener),
+        }
+    }
+
+    fn two() -> Lldp {
+        let ports = ["n0", "n1"].map(|name| (name.to_owned(), port(Some(1))));
+        Lldp {
+            ports: Mutex::new(ports.into()),
+        }
+    }
+
+    /// For each interface whether a neighbour is known, and whether it is listened at anew.
+    fn known(lldp: &Lldp) -> Vec<(String, bool, bool)> {
+        let mut ports = lock(&lldp.ports);
+        let known = listeners(&mut ports).map(|(name, listener)| {
+            let hears = lock(&listener.heard).neighbours(Instant::now()).count() == 1;
+            (name.clone(), hears, listener.since.uptime_s != 7)
+        });
+        known.collect()
+    }
+
+    fn both(n0: (bool, bool), n1: (bool, bool)) -> Vec<(String, bool, bool)> {
+        vec![("n0".to_owned(), n0.0, n0.1), ("n1".to_owned(), n1.0, n1.1)]
+    }
+
+    fn changed(interface: &str, change: LinkChange) -> LinkEvent {
+        let interface = interface.to_owned();
+        LinkEvent::Changed { interface, change }
+    }
+
+    #[tokio::test]
+    async fn neighbours_are_forgotten_by_a_cable_that_was_out_alone() {
+        let kept = (true, false);
+        let lldp = two();
+        assert_eq!(known(&lldp), both(kept, kept));
+        assert!(!lldp.take(&changed("n0", LinkChange::Down), |_| Some(2)));
+        assert_eq!(known(&lldp), both((false, true), kept));
+        // The first word of a switch may be here before it is told that the cable is in.
+        assert!(!lldp.take(&changed("n1", LinkChange::Up), |_| Some(2)));
+        assert_eq!(known(&lldp), both((false, true), (true, true)));
+        assert!(!lldp.take(&changed("tap0", LinkChange::Down), |_| None));
+        assert!(!lldp.take(&changed("n1", LinkChange::Address), |_| Some(2)));
+        assert!(lldp.take(&LinkEvent::Missed, |_| Some(2)));
+        assert_eq!(known(&lldp), both((false, true), (true, true)));
+    }
+
+    #[tokio::test]
+    async fn what_happened_untold_costs_neighbours_only_where_the_carrier_changed_or_that_is_not_known()
+     {
+        let (kept, forgotten) = ((true, false), (false, true));
+        for n1 in [Some(3), None] {
+            let lldp = two();
+            let now = |name: &str| if name == "n0" { Some(1) } else { n1 };
+            assert!(lldp.take(&LinkEvent::Missed, now));
+            assert_eq!(known(&lldp), both(kept, forgotten));
+        }
+    }
+
+    #[tokio::test]
+    async fn who_was_told_more_than_it_takes_in_looks_anew() {
+        let (sender, mut events) = broadcast::channel(1);
+        let lldp = Lldp::default();
+        for _ in 0..3 {
+            sender.send(changed("tap0", LinkChange::Address)).unwrap();
+        }
+        lldp.until_others(&mut events).await;
+        assert_eq!(events.len(), 1);
     }
 
     #[test]

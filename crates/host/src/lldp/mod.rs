@@ -21,6 +21,7 @@ use drover_tune::facts::{HeardBy, Neighbour};
 pub use self::heard::Heard;
 pub use self::socket::LldpSocket;
 use crate::error::HostError;
+use crate::files::optional;
 use crate::interfaces::hardware;
 use crate::limits::{LLDP, LLDP_PORTS};
 use crate::netlink::Answer;
@@ -50,6 +51,13 @@ pub(crate) fn neighbours(mut kept: &[u8]) -> Vec<Neighbour> {
         all.extend(said.map(|said| said.neighbour));
     }
     all
+}
+
+/// How often the carrier of this interface went or came: what has not changed since says that the cable was not out. `None` where that is not known.
+#[must_use]
+pub fn carrier_changes(root: &Path, nic: &str) -> Option<u64> {
+    let folder = root.join("sys/class/net").join(nic);
+    optional(&folder.join("carrier_changes"))?.parse().ok()
 }
 
 /// Where switches can be heard: interfaces with hardware of their own for Ethernet, with their index; not more than a host has.

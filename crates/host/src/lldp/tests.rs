@@ -266,3 +266,14 @@ async fn an_interface_that_is_not_there_cannot_be_listened_at_and_loopback_can_b
         Err(error) => panic!("{error}"),
     }
 }
+
+#[test]
+fn how_often_a_carrier_changed_is_told_where_it_is_known() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("sys/class/net/nic0");
+    std::fs::create_dir_all(&folder).unwrap();
+    assert_eq!(carrier_changes(root.path(), "nic0"), None);
+    std::fs::write(folder.join("carrier_changes"), "7\n").unwrap();
+    assert_eq!(carrier_changes(root.path(), "nic0"), Some(7));
+    assert_eq!(carrier_changes(root.path(), "nic1"), None);
+}
