@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use drover_host::{Heard, LinkChange, LinkEvent, LldpSocket};
+use drover_host::{Heard, LinkChange, LinkEvent, LldpSocket, NoLldp};
 use drover_tune::facts::{Fact, Host, Listening, Neighbour, Nic};
 use drover_types::with_sources;
 use jiff::Timestamp;
@@ -28,19 +28,16 @@ use crate::{facts, limits};
 /// What is heard at this host's adapters.
 #[derive(Debug, Default)]
 pub struct Lldp {
-    ports: Mutex<BTreeMap<String, Port>>,
+    ports: Mutex<Ports>,
 }
 
-/// An adapter.
-#[derive(Debug)]
-struct Port {
-    index: u32,
-    /// Or why nobody listens.
-    listener: Result<Listener, String>,
-}
+/// Who listens at each adapter, or why nobody does.
+type Ports = BTreeMap<String, Result<Listener, String>>;
 
 #[derive(Debug)]
 struct Listener {
+    /// The index of its interface.
+    index: u32,
     since: Listening,
     /// How often the carrier had changed when that was last looked at.
     carrier_changes: Option<u64>,
@@ -84,10 +81,10 @@ impl Lldp {
         };
         let mut ports = lock(&self.ports);
         let mut before = std::mem::take(&mut *ports);
-        for (name, index) in there {
-            let port = match before.remove(&name) {
-                Some(port) if port.index == index && port.listens() => port,
-                before => Port::open(&name, index, before.as_ref()),
+        for (name, there) in there {
+            let port = match (there, before.remove(&name)) {
+                (Ok(index), Some(Ok(listener))) if listener.is_at(index) => Ok(listener),
+                (there, before) => opened(&name, there, before.and_then(Result::err)),
             };
             ports.insert(name, port);
         }
@@ -140,7 +137,7 @@ impl Lldp {
             ..
         } in &mut host.nics
         {
-            match ports.get(name).map(|port| &port.listener) {
+            match ports.get(name) {
                 Some(Ok(listener)) => {
                     let heard = lock(&listener.heard).neighbours(now).cloned().collect();
                     told(neighbours, heard, &listener.since);
@@ -153,22 +150,26 @@ impl Lldp {
     }
 }
 
-impl Port {
-    /// Why it cannot be listened at is logged once, as long as that is the same.
-    fn open(nic: &str, index: u32, before: Option<&Self>) -> Self {
-        let listener = Listener::open(nic, index).map_err(|error| why(&error));
-        let error = listener.as_ref().err();
-        let before = before.and_then(|port| port.listener.as_ref().err());
-        if let Some(error) = error.filter(|_| error != before) {
-            tracing::warn!(nic, error, "cannot listen for LLDP");
+/// A listener at an adapter that is there. Why there is none is logged once, as long as that is the same.
+fn opened(
+    nic: &str,
+    there: Result<u32, NoLldp>,
+    before: Option<String>,
+) -> Result<Listener, String> {
+    let listener = match there {
+        Ok(index) => Listener::open(nic, index).map_err(|error| why(&error)),
+        Err(why) => Err(why.to_string()),
+    };
+    if let Err(why) = &listener
+        && before.as_ref() != Some(why)
+    {
+        match there {
+            // An adapter has many, and none hears anything.
+            Err(NoLldp::VirtualFunction) => tracing::debug!(nic, why, "not listening for LLDP"),
+            _ => tracing::warn!(nic, why, "not listening for LLDP"),
         }
-        Self { index, listener }
     }
-
-    fn listens(&self) -> bool {
-        let listener = self.listener.as_ref();
-        listener.is_ok_and(|listener| !listener.task.is_finished())
-    }
+    listener
 }
 
 impl Listener {
@@ -177,11 +178,16 @@ impl Listener {
         let socket = LldpSocket::open(index)?;
         let heard = Arc::new(Mutex::default());
         Ok(Self {
+            index,
             since: from_now(),
             carrier_changes,
             task: tokio::spawn(listen(socket, Arc::clone(&heard))),
             heard,
         })
+    }
+
+    fn is_at(&self, index: u32) -> bool {
+        self.index == index && !self.task.is_finished()
     }
 
     /// Listens from now on by this cable. What was heard since it is in stays.
@@ -205,9 +211,9 @@ impl Listener {
 }
 
 /// Those who listen, by the names of their interfaces.
-fn listeners(ports: &mut BTreeMap<String, Port>) -> impl Iterator<Item = (&String, &mut Listener)> {
+fn listeners(ports: &mut Ports) -> impl Iterator<Item = (&String, &mut Listener)> {
     let all = ports.iter_mut();
-    all.filter_map(|(name, port)| Some((name, port.listener.as_mut().ok()?)))
+    all.filter_map(|(name, port)| Some((name, port.as_mut().ok()?)))
 }
 
 async fn listen(mut socket: LldpSocket, heard: Arc<Mutex<Heard>>) {
@@ -239,7 +245,7 @@ fn told(neighbours: &mut Fact<Vec<Neighbour>>, heard: Vec<Neighbour>, listening:
 
 fn untold(neighbours: &mut Fact<Vec<Neighbour>>, why: &str) {
     if let Fact::Unknown(kept) = neighbours {
-        *neighbours = Fact::Unknown(format!("{kept}; its agent cannot listen: {why}"));
+        *neighbours = Fact::Unknown(format!("{kept}; its agent does not listen: {why}"));
     }
 }
 
@@ -304,6 +310,14 @@ mod tests {
     }
 
     #[test]
+    fn an_adapter_that_is_left_out_says_why() {
+        for why in [NoLldp::Beyond, NoLldp::VirtualFunction] {
+            let told = opened("n0", Err(why), None).unwrap_err();
+            assert_eq!(told, why.to_string());
+        }
+    }
+
+    #[test]
     fn why_nobody_can_listen_is_said_where_nobody_else_was_heard() {
         let refused = why(&io::Error::from_raw_os_error(1));
         assert!(refused.ends_with("it takes CAP_NET_RAW"), "{refused}");
@@ -311,7 +325,7 @@ mod tests {
         untold(&mut nothing, &refused);
         let why = nothing.get().unwrap_err();
         assert!(
-            why.starts_with("no file; its agent cannot listen: "),
+            why.starts_with("no file; its agent does not listen: "),
             "{why}"
         );
         let mut kept = Fact::Known(by(HeardBy::Networkd));
@@ -321,27 +335,24 @@ mod tests {
 
     const SWITCH: [u8; 33] = *b"\x01\x80\xc2\0\0\x0e\x02\0\0\0\0\x01\x88\xcc\x02\x07\x04\x02\0\0\0\0\xaa\x04\x02\x051\x06\x02\0x\0\0";
 
-    fn port(carrier_changes: Option<u64>) -> Port {
+    fn listener(carrier_changes: Option<u64>) -> Listener {
         let mut heard = Heard::default();
         heard.take(&SWITCH, Instant::now());
         let since = Listening {
             since: "2026-11-27T09:00:00Z".into(),
             uptime_s: 7,
         };
-        let listener = Listener {
+        Listener {
+            index: 2,
             since,
             carrier_changes,
             heard: Arc::new(Mutex::new(heard)),
             task: tokio::spawn(pending()),
-        };
-        Port {
-            index: 2,
-            listener: Ok(listener),
         }
     }
 
     fn two() -> Lldp {
-        let ports = ["n0", "n1"].map(|name| (name.to_owned(), port(Some(1))));
+        let ports = ["n0", "n1"].map(|name| (name.to_owned(), Ok(listener(Some(1)))));
         Lldp {
             ports: Mutex::new(ports.into()),
         }

@@ -71,14 +71,26 @@ pub(crate) async fn folders(
     Ok(links.iter().filter_map(folder).collect())
 }
 
-/// Interfaces of this network namespace that are hardware for Ethernet, with their index.
-pub(crate) async fn hardware(root: &Path) -> Result<BTreeMap<String, u32>, HostError> {
+/// An interface that is hardware for Ethernet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Adapter {
+    pub(crate) index: u32,
+    /// It is one of several that an adapter makes of itself (SR-IOV), and that is on this host, too.
+    pub(crate) is_virtual_function: bool,
+}
+
+/// Adapters of this network namespace.
+pub(crate) async fn adapters(root: &Path) -> Result<BTreeMap<String, Adapter>, HostError> {
     let (links, _) = ask().await?;
     let of = |link: &LinkMessage| {
         let identity = identity(link)?;
         let folder = sysfs::folder(root, &identity)?;
         let is_ethernet = link.header.link_layer_type == LinkLayerType::Ether;
-        (is_ethernet && folder.join("device").exists()).then_some((identity.name, identity.index))
+        let adapter = Adapter {
+            index: identity.index,
+            is_virtual_function: folder.join("device/physfn").exists(),
+        };
+        (is_ethernet && folder.join("device").exists()).then_some((identity.name, adapter))
     };
     Ok(links.iter().filter_map(of).collect())
 }

@@ -55,7 +55,7 @@ pub use interrupts::{
 };
 pub use keyfiles::shadow;
 pub use latency::LatencyRequest;
-pub use lldp::{Heard, LldpSocket, carrier_changes, lldp_ports};
+pub use lldp::{Heard, LldpSocket, NoLldp, carrier_changes, lldp_ports};
 pub use memory::{Memory, memory};
 pub use netlink::attributes::{attribute, bitset};
 pub use owners::owners;

@@ -37,8 +37,7 @@ pub const LLDP_FRAME: usize = 9216;
 /// hands LLDP on is in between.
 pub const LLDP_NEIGHBOURS: usize = 16;
 
-/// Interfaces at which an agent listens for LLDP: those with hardware, and a host with 8 adapters of 4 ports, or with some virtual functions
-/// of them, has fewer.
+/// Interfaces at which an agent listens for LLDP: those with hardware that are no virtual function, and a host with 8 adapters of 4 ports has fewer.
 pub const LLDP_PORTS: usize = 64;
 
 /// How many interfaces may stand on each other until one has hardware: a bridge over a VLAN over a

@@ -22,7 +22,7 @@ pub use self::heard::Heard;
 pub use self::socket::LldpSocket;
 use crate::error::HostError;
 use crate::files::optional;
-use crate::interfaces::hardware;
+use crate::interfaces::{Adapter, adapters};
 use crate::limits::{LLDP, LLDP_PORTS};
 use crate::netlink::Answer;
 
@@ -60,11 +60,41 @@ pub fn carrier_changes(root: &Path, nic: &str) -> Option<u64> {
     optional(&folder.join("carrier_changes"))?.parse().ok()
 }
 
-/// Where switches can be heard: interfaces with hardware of their own for Ethernet, with their index; not more than a host has.
+/// Why nobody listens at an adapter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NoLldp {
+    /// It is a virtual function.
+    #[error(
+        "it is a virtual function, and what a switch says is for the adapter that it is one of"
+    )]
+    VirtualFunction,
+    /// The host has more than an agent listens at.
+    #[error(
+        "this host has more than the {LLDP_PORTS} adapters at which it listens, by their names"
+    )]
+    Beyond,
+}
+
+/// Where switches can be heard: interfaces with hardware of their own for Ethernet, with their index, or why that one is left out.
 ///
 /// # Errors
 /// As [`crate::interfaces`].
-pub async fn lldp_ports(root: &Path) -> Result<BTreeMap<String, u32>, HostError> {
-    let all = hardware(root).await?;
-    Ok(all.into_iter().take(LLDP_PORTS).collect())
+pub async fn lldp_ports(root: &Path) -> Result<BTreeMap<String, Result<u32, NoLldp>>, HostError> {
+    Ok(chosen(adapters(root).await?))
+}
+
+fn chosen(adapters: BTreeMap<String, Adapter>) -> BTreeMap<String, Result<u32, NoLldp>> {
+    let mut room = LLDP_PORTS;
+    let of = |(name, adapter): (String, Adapter)| {
+        let port = match (adapter.is_virtual_function, room) {
+            (true, _) => Err(NoLldp::VirtualFunction),
+            (false, 0) => Err(NoLldp::Beyond),
+            (false, _) => {
+                room -= 1;
+                Ok(adapter.index)
+            }
+        };
+        (name, port)
+    };
+    adapters.into_iter().map(of).collect()
 }

@@ -277,3 +277,33 @@ fn how_often_a_carrier_changed_is_told_where_it_is_known() {
     assert_eq!(carrier_changes(root.path(), "nic0"), Some(7));
     assert_eq!(carrier_changes(root.path(), "nic1"), None);
 }
+
+#[test]
+fn virtual_functions_take_no_adapters_place_and_who_is_left_out_is_told() {
+    let adapter = |name: String, index| {
+        let is_virtual_function = name.contains('v');
+        let adapter = Adapter {
+            index,
+            is_virtual_function,
+        };
+        (name, adapter)
+    };
+    let of = |count: u32| {
+        let functions = (0..100).map(|index| adapter(format!("ens1f0v{index}"), 1000 + index));
+        let own = (0..count).map(|index| adapter(format!("ens2f{index:02}"), index));
+        chosen(functions.chain(own).collect())
+    };
+    let most = u32::try_from(LLDP_PORTS).unwrap();
+    let told = of(most + 1);
+    assert_eq!(told["ens1f0v0"], Err(NoLldp::VirtualFunction));
+    assert_eq!(told["ens2f00"], Ok(0));
+    assert_eq!(told["ens2f64"], Err(NoLldp::Beyond));
+    let heard = |told: &BTreeMap<_, Result<u32, NoLldp>>| told.values().flatten().count();
+    assert_eq!(
+        (heard(&told), told.len()),
+        (LLDP_PORTS, 100 + LLDP_PORTS + 1)
+    );
+    assert_eq!(heard(&of(2)), 2);
+    let beyond = NoLldp::Beyond.to_string();
+    assert!(beyond.contains("more than the 64 adapters"), "{beyond}");
+}
