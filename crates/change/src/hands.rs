@@ -113,9 +113,12 @@ pub trait Paths {
     /// Which of these work now, one answer each, within a bounded time.
     fn work(&self, paths: &[PathTo]) -> impl Future<Output = Vec<bool>>;
 
-    /// Whether the other hosts' agents open connections to this one by these now, one answer each, within a bounded time; or why that is not
-    /// known.
-    fn opened(&self, paths: &[PathTo]) -> impl Future<Output = Vec<Result<bool, String>>>;
+    /// Whether the other hosts' agents open connections to this one by these now, one answer each, or why that is not known, within this time.
+    fn opened(
+        &self,
+        paths: &[PathTo],
+        within: Duration,
+    ) -> impl Future<Output = Vec<Result<bool, String>>>;
 
     /// The paths that migrations take from this host, and the largest packets that cross each of them, as far as this time is enough.
     fn measure(&self, within: Duration) -> impl Future<Output = Measured>;

@@ -58,6 +58,10 @@ pub const PROVE: Duration = Duration::from_secs(20);
 /// meanwhile, or it would not have been begun.
 pub const SIZES: Duration = Duration::from_secs(20);
 
+/// For asking other hosts whether they open connections to this one, before the first step. Each has 8 s, several are asked at once, and those that
+/// answer do within a second where all paths are open. After the last step that is a part of [`SIZES`]: what is left of it is for large packets.
+pub const OPENED: Duration = Duration::from_secs(20);
+
 /// Between two tries.
 pub const PROVE_AGAIN: Duration = Duration::from_millis(500);
 

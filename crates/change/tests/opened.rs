@@ -8,6 +8,9 @@
 
 mod world;
 
+use std::time::Duration;
+
+use drover_change::limits::{OPENED, SIZES};
 use drover_change::{Order, Outcome};
 use world::{BOOT, Fate, World, order, step};
 
@@ -87,4 +90,36 @@ async fn of_an_agent_of_before_that_opens_none_it_is_said_and_all_else_is_proved
     let standing = world.account().standing;
     assert_eq!((standing.opened.len(), standing.sizes.len()), (0, 1));
     assert_eq!(standing.unopened, ["host b is older"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn asking_who_opens_connections_takes_no_longer_than_its_time_and_what_is_left_is_for_packets()
+ {
+    let (world, order) = setting();
+    let fate = Fate {
+        opening: OPENED + Duration::from_secs(1),
+        ..Fate::default()
+    };
+    let outcome = world.process(fate, BOOT).await.unwrap();
+    assert_eq!(outcome, Outcome::Applied { proven: 1 });
+    assert_eq!(value(&world, &order), "2");
+    let standing = world.account().standing;
+    assert_eq!(standing.opened, []);
+    assert_eq!(standing.unopened, ["it took too long"]);
+
+    // Each in its time before the first step, and not both in that of one try after the last one.
+    for (asking, is_applied) in [(2, true), (10, false)] {
+        let (world, order) = setting();
+        let fate = Fate {
+            opening: SIZES - Duration::from_secs(5),
+            asking: Duration::from_secs(asking),
+            ..Fate::default()
+        };
+        let outcome = world.process(fate, BOOT).await.unwrap();
+        let applied = Outcome::Applied { proven: 1 };
+        assert_eq!(outcome == applied, is_applied, "{outcome:?}");
+        assert_eq!(value(&world, &order), if is_applied { "2" } else { "1" });
+        let standing = world.account().standing;
+        assert_eq!((standing.opened.len(), standing.sizes.len()), (1, 1));
+    }
 }

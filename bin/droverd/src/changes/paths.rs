@@ -142,9 +142,9 @@ impl Paths for Others {
         works(paths, &answers)
     }
 
-    async fn opened(&self, paths: &[PathTo]) -> Vec<Result<bool, String>> {
+    async fn opened(&self, paths: &[PathTo], within: Duration) -> Vec<Result<bool, String>> {
         match self.members() {
-            Ok(members) => paths::opened(members, paths).await,
+            Ok(members) => paths::opened(members, paths, within).await,
             Err(why) => vec![Err(why); paths.len()],
         }
     }
@@ -182,6 +182,24 @@ mod tests {
             rx_queues: 1,
             rdma: None,
         }
+    }
+
+    fn path(host: &str, nic: &str) -> PathTo {
+        PathTo {
+            host: host.parse().unwrap(),
+            nic: nic.into(),
+            from: "10.0.0.1".parse().unwrap(),
+            to: "10.0.0.2:7".parse().unwrap(),
+        }
+    }
+
+    /// Of a host in no cluster.
+    fn alone(folder: &Path) -> Others {
+        let file = folder.join("droverd.toml");
+        let state = folder.join("state");
+        let text = format!("host = \"a\"\nstate = \"{}\"\n", state.display());
+        std::fs::write(&file, text).unwrap();
+        Others::of(&"a".parse().unwrap(), &file, 3)
     }
 
     fn shown(others: &[(&str, &[&str])]) -> Vec<String> {
@@ -224,12 +242,6 @@ mod tests {
 
     #[test]
     fn what_a_kernel_refuses_works_and_what_is_refused_beside_an_agent_that_accepts_does_not() {
-        let path = |host: &str, nic: &str| PathTo {
-            host: host.parse().unwrap(),
-            nic: nic.into(),
-            from: "10.0.0.1".parse().unwrap(),
-            to: "10.0.0.2:7".parse().unwrap(),
-        };
         let all = [("b", "nic0"), ("b", "nic1"), ("b", "nic2"), ("c", "nic0")];
         let paths = all.map(|(host, nic)| path(host, nic));
         let answers = [
@@ -248,24 +260,23 @@ mod tests {
         assert_eq!(measured.paths, []);
         let why = &measured.untold[0].why;
         assert!(why.contains("/nowhere/droverd.toml"), "{why}");
-        let path = PathTo {
-            host: "b".parse().unwrap(),
-            nic: "nic0".into(),
-            from: "10.0.0.1".parse().unwrap(),
-            to: "10.0.0.2:7".parse().unwrap(),
-        };
-        let told = others.opened(&[path]).await.remove(0);
+        let told = others.opened(&[path("b", "nic0")], WITHIN).await.remove(0);
         assert_eq!(told.as_ref(), Err(why));
+    }
+
+    #[tokio::test]
+    async fn who_has_no_time_left_asks_no_host_to_open_connections_and_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let others = alone(folder.path());
+        let told = others.opened(&[path("b", "nic0")], Duration::ZERO).await;
+        let untold = "the agent of b was not asked: asking the others took 0 s already";
+        assert_eq!(told, [Err(untold.to_owned())]);
     }
 
     #[tokio::test]
     async fn of_a_host_without_others_nothing_is_found_and_nothing_is_said() {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("droverd.toml");
-        let state = folder.path().join("state");
-        let text = format!("host = \"a\"\nstate = \"{}\"\n", state.display());
-        std::fs::write(&file, text).unwrap();
-        let others = Others::of(&"a".parse().unwrap(), &file, 3);
+        let others = alone(folder.path());
         assert_eq!(others.measure(WITHIN).await, Measured::default());
     }
 

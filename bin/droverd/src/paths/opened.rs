@@ -2,30 +2,41 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use drover_api::{OpenAnswer, OpenEnds, OpenRequest};
 use drover_change::PathTo;
 use drover_types::HostName;
 use futures_util::{StreamExt, stream};
 use tokio::net::TcpSocket;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::ask::not_opened;
 use super::limits;
 use crate::config::Config;
 use crate::peers::Peers;
 
-/// Whether the agents of the other hosts open connections to this one by these paths, one answer each, or why that is not known.
+/// Whether the agents of the other hosts open connections to this one by these paths, one answer each, or why that is not known
+/// within this time.
 pub async fn opened(
     (config, peers): (&Config, &Peers),
     paths: &[PathTo],
+    within: Duration,
 ) -> Vec<Result<bool, String>> {
+    let end = Instant::now() + within;
     let mut hosts: BTreeMap<&HostName, Vec<&PathTo>> = BTreeMap::new();
     for path in paths {
         hosts.entry(&path.host).or_default().push(path);
     }
     let asked = stream::iter(hosts).map(async |(far, paths)| {
-        let told = opened_by((config, peers), far, &paths).await;
+        let left = end.saturating_duration_since(Instant::now());
+        let told = match left.is_zero() {
+            false => opened_by((config, peers), far, &paths, left).await,
+            true => Err(format!(
+                "the agent of {far} was not asked: asking the others took {} s already",
+                within.as_secs()
+            )),
+        };
         (far, told.map(Vec::into_iter))
     });
     // Who is silent holds up nobody else.
@@ -45,6 +56,7 @@ async fn opened_by(
     (config, peers): (&Config, &Peers),
     far: &HostName,
     paths: &[&PathTo],
+    left: Duration,
 ) -> Result<Vec<bool>, String> {
     let paths = paths.iter().take(limits::OPENED_OF_HOST);
     let doors = paths.clone().map(|path| door(&config.listen, path.from));
@@ -56,10 +68,11 @@ async fn opened_by(
     });
     let ends = ends.collect();
     let client = peers.client(far).map_err(|refusal| refusal.message)?;
-    let opened = timeout(limits::SIZES_HOST, client.open(&OpenRequest { ends })).await;
+    let within = left.min(limits::SIZES_HOST);
+    let opened = timeout(within, client.open(&OpenRequest { ends })).await;
     let opened = opened.map_err(|_| {
-        let seconds = limits::SIZES_HOST.as_secs();
-        format!("the agent of {far} did not answer within {seconds} s")
+        let seconds = within.as_secs_f64();
+        format!("the agent of {far} did not answer within {seconds:.1} s")
     })?;
     let opened = opened.map_err(|error| not_opened(far, &error).message)?;
     let found = doors.into_iter().zip(opened.answers);

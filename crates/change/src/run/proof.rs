@@ -1,13 +1,16 @@
 //! What has to work afterwards as it did before, and whether it does.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use drover_types::in_short;
 use tokio::time::{Instant, sleep};
 
 use super::Runner;
 use crate::hands::{Hands, Paths, Unknown, Untold};
-use crate::limits::{NIC_BYTES, PATHS, PROVE, PROVE_AGAIN, SETTLE, SETTLE_BOUNCED, SIZES, UNTOLD};
+use crate::limits::{
+    NIC_BYTES, OPENED, PATHS, PROVE, PROVE_AGAIN, SETTLE, SETTLE_BOUNCED, SIZES, UNTOLD,
+};
 use crate::order::PathTo;
 use crate::raised::Raised;
 use crate::record::{Outcome, Record};
@@ -20,7 +23,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         let mut opened = Vec::new();
         // Of a host that does not tell it is said once.
         let mut unopened = BTreeSet::new();
-        for (path, told) in self.told(works).await {
+        for (path, told) in self.told(works, OPENED).await {
             match told {
                 Ok(true) => opened.push(path.clone()),
                 Ok(false) => {
@@ -34,11 +37,15 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         (opened, in_words(unopened.iter().map(String::as_str)))
     }
 
-    async fn told<'p>(&self, paths: &'p [PathTo]) -> Vec<(&'p PathTo, Result<bool, String>)> {
+    async fn told<'p>(
+        &self,
+        paths: &'p [PathTo],
+        within: Duration,
+    ) -> Vec<(&'p PathTo, Result<bool, String>)> {
         if paths.is_empty() {
             return Vec::new();
         }
-        let told = self.paths.opened(paths).await;
+        let told = self.paths.opened(paths, within).await;
         // One that is not answered for is not known.
         let nothing = std::iter::repeat_with(|| Err("nothing was told of it".to_owned()));
         paths.iter().zip(told.into_iter().chain(nothing)).collect()
@@ -133,19 +140,21 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
                 Err(why) => lost.push(why),
             }
         }
+        let end = Instant::now() + SIZES;
         if lost.is_empty() {
-            lost = self.shut().await;
+            lost = self.shut(SIZES).await;
         }
         if lost.is_empty() {
-            lost = self.smaller(*attempt).await;
+            let left = end.saturating_duration_since(Instant::now());
+            lost = self.smaller(*attempt, left).await;
             *attempt += 1;
         }
         lost
     }
 
     /// Paths by which the other host's agent opens no connection to this one any more, in words: one that does not tell opens none.
-    async fn shut(&self) -> Vec<String> {
-        let told = self.told(&self.journal.standing().opened).await;
+    async fn shut(&self, within: Duration) -> Vec<String> {
+        let told = self.told(&self.journal.standing().opened, within).await;
         let why = |(path, told): (&PathTo, Result<bool, String>)| match told {
             Ok(true) => None,
             Ok(false) => Some(inward(path)),
@@ -155,13 +164,13 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
     }
 
     /// Paths that do not carry packets as large as they have to, in words.
-    async fn smaller(&self, attempt: u32) -> Vec<String> {
+    async fn smaller(&self, attempt: u32, within: Duration) -> Vec<String> {
         let account = self.journal.account();
         let (plan, before) = (&account.order.plan, &account.standing.sizes);
         if before.is_empty() {
             return Vec::new();
         }
-        let now = self.paths.sizes(before, attempt, SIZES).await;
+        let now = self.paths.sizes(before, attempt, within).await;
         // One that is not answered for carries nothing.
         let nothing = std::iter::repeat_with(|| Err("nothing was told of it".to_owned()));
         let both = before.iter().zip(now.into_iter().chain(nothing));

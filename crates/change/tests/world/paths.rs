@@ -4,6 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use drover_change::{Measured, Now, PathSizes, PathTo, Paths, Sizes, Unknown, Untold};
+use tokio::time::sleep;
 
 use super::Host;
 
@@ -20,8 +21,15 @@ impl Paths for Host<'_> {
         paths.iter().map(|_| !cut_off).collect()
     }
 
-    async fn opened(&self, paths: &[PathTo]) -> Vec<Result<bool, String>> {
+    async fn opened(&self, paths: &[PathTo], within: Duration) -> Vec<Result<bool, String>> {
         self.world.call().await;
+        let opening = self.world.fate.borrow().opening;
+        if !opening.is_zero() {
+            sleep(opening.min(within)).await;
+        }
+        if opening > within {
+            return vec![Err("it took too long".to_owned()); paths.len()];
+        }
         let fate = self.world.fate.borrow();
         if fate.tells_none {
             return vec![Err("host b is older".to_owned()); paths.len()];
