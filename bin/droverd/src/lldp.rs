@@ -109,18 +109,24 @@ impl Lldp {
     fn take(&self, event: &LinkEvent, carrier_changes: impl Fn(&str) -> Option<u64>) -> bool {
         let mut ports = lock(&self.ports);
         let LinkEvent::Changed { interface, change } = event else {
-            for (name, listener) in listeners(&mut ports) {
-                listener.doubt(carrier_changes(name));
-            }
+            ports.retain(|name, port| match port {
+                Ok(listener) => listener.was_there(carrier_changes(name)),
+                Err(_) => true,
+            });
             return true;
         };
+        // A socket hears nothing more once its interface was away, though that is back under its name and its index.
+        if let LinkChange::Appeared | LinkChange::Gone | LinkChange::Renamed { .. } = change {
+            ports.remove(interface);
+            if let LinkChange::Renamed { from } = change {
+                ports.remove(from);
+            }
+            return true;
+        }
         let listener = listeners(&mut ports).find(|(name, _)| *name == interface);
         match (change, listener) {
             (LinkChange::Up, Some((name, listener))) => listener.restart(carrier_changes(name)),
             (LinkChange::Down, Some((name, listener))) => listener.forget(carrier_changes(name)),
-            (LinkChange::Appeared | LinkChange::Gone | LinkChange::Renamed { .. }, _) => {
-                return true;
-            }
             _ => {}
         }
         false
@@ -202,11 +208,9 @@ impl Listener {
         *lock(&self.heard) = Heard::default();
     }
 
-    /// It was not told what happened: what was heard stays if the cable was in all the time.
-    fn doubt(&mut self, carrier_changes: Option<u64>) {
-        if carrier_changes.is_none() || carrier_changes != self.carrier_changes {
-            self.forget(carrier_changes);
-        }
+    /// Whether its cable was in all the time, as it was when that was last looked at.
+    fn was_there(&self, carrier_changes: Option<u64>) -> bool {
+        carrier_changes.is_some() && carrier_changes == self.carrier_changes
     }
 }
 
@@ -396,12 +400,27 @@ mod tests {
     #[tokio::test]
     async fn what_happened_untold_costs_neighbours_only_where_the_carrier_changed_or_that_is_not_known()
      {
-        let (kept, forgotten) = ((true, false), (false, true));
         for n1 in [Some(3), None] {
             let lldp = two();
+            lock(&lldp.ports).insert("n2".to_owned(), Err("it may not".to_owned()));
             let now = |name: &str| if name == "n0" { Some(1) } else { n1 };
             assert!(lldp.take(&LinkEvent::Missed, now));
-            assert_eq!(known(&lldp), both(kept, forgotten));
+            assert_eq!(known(&lldp), [("n0".to_owned(), true, false)]);
+            assert!(lock(&lldp.ports).contains_key("n2"));
+        }
+    }
+
+    #[tokio::test]
+    async fn an_interface_that_was_away_is_listened_at_by_another_socket() {
+        let from = "n1".to_owned();
+        for (name, change) in [
+            ("n1", LinkChange::Gone),
+            ("n1", LinkChange::Appeared),
+            ("n9", LinkChange::Renamed { from }),
+        ] {
+            let lldp = two();
+            assert!(lldp.take(&changed(name, change), |_| Some(1)));
+            assert_eq!(known(&lldp), [("n0".to_owned(), true, false)]);
         }
     }
 
