@@ -33,6 +33,11 @@ pub async fn interfaces() -> Result<Vec<Interface>, HostError> {
     drover_host::interfaces(Path::new(ROOT)).await
 }
 
+/// Whether there is a device below this interface, by the kernel's word.
+pub fn has_hardware(nic: &str) -> bool {
+    drover_host::has_hardware(Path::new(ROOT), nic)
+}
+
 /// How often the carrier of this interface went or came, where that is known.
 pub fn carrier_changes(nic: &str) -> Option<u64> {
     drover_host::carrier_changes(Path::new(ROOT), nic)

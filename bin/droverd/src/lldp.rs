@@ -99,14 +99,20 @@ impl Lldp {
                 // It is looked from time to time.
                 Err(RecvError::Closed) => pending().await,
             };
-            if self.take(&event, facts::carrier_changes) {
+            if self.take(&event, facts::carrier_changes, facts::has_hardware) {
                 return;
             }
         }
     }
 
-    /// Takes in what happened; whether there may be other adapters. What was heard by a cable that was out meanwhile is forgotten.
-    fn take(&self, event: &LinkEvent, carrier_changes: impl Fn(&str) -> Option<u64>) -> bool {
+    /// Takes in what happened; whether there may be other adapters, which an interface of a guest is not. What was heard by a cable that was out
+    /// meanwhile is forgotten.
+    fn take(
+        &self,
+        event: &LinkEvent,
+        carrier_changes: impl Fn(&str) -> Option<u64>,
+        has_hardware: impl Fn(&str) -> bool,
+    ) -> bool {
         let mut ports = lock(&self.ports);
         let LinkEvent::Changed { interface, change } = event else {
             ports.retain(|name, port| match port {
@@ -117,11 +123,11 @@ impl Lldp {
         };
         // A socket hears nothing more once its interface was away, though that is back under its name and its index.
         if let LinkChange::Appeared | LinkChange::Gone | LinkChange::Renamed { .. } = change {
-            ports.remove(interface);
+            let mut was_port = ports.remove(interface).is_some();
             if let LinkChange::Renamed { from } = change {
-                ports.remove(from);
+                was_port |= ports.remove(from).is_some();
             }
-            return true;
+            return was_port || has_hardware(interface);
         }
         let listener = listeners(&mut ports).find(|(name, _)| *name == interface);
         match (change, listener) {
@@ -376,6 +382,10 @@ mod tests {
         vec![("n0".to_owned(), n0.0, n0.1), ("n1".to_owned(), n1.0, n1.1)]
     }
 
+    fn hardware(nic: &str) -> bool {
+        nic.starts_with('n')
+    }
+
     fn changed(interface: &str, change: LinkChange) -> LinkEvent {
         let interface = interface.to_owned();
         LinkEvent::Changed { interface, change }
@@ -386,14 +396,14 @@ mod tests {
         let kept = (true, false);
         let lldp = two();
         assert_eq!(known(&lldp), both(kept, kept));
-        assert!(!lldp.take(&changed("n0", LinkChange::Down), |_| Some(2)));
+        assert!(!lldp.take(&changed("n0", LinkChange::Down), |_| Some(2), hardware));
         assert_eq!(known(&lldp), both((false, true), kept));
         // The first word of a switch may be here before it is told that the cable is in.
-        assert!(!lldp.take(&changed("n1", LinkChange::Up), |_| Some(2)));
+        assert!(!lldp.take(&changed("n1", LinkChange::Up), |_| Some(2), hardware));
         assert_eq!(known(&lldp), both((false, true), (true, true)));
-        assert!(!lldp.take(&changed("tap0", LinkChange::Down), |_| None));
-        assert!(!lldp.take(&changed("n1", LinkChange::Address), |_| Some(2)));
-        assert!(lldp.take(&LinkEvent::Missed, |_| Some(2)));
+        assert!(!lldp.take(&changed("tap0", LinkChange::Down), |_| None, hardware));
+        assert!(!lldp.take(&changed("n1", LinkChange::Address), |_| Some(2), hardware));
+        assert!(lldp.take(&LinkEvent::Missed, |_| Some(2), hardware));
         assert_eq!(known(&lldp), both((false, true), (true, true)));
     }
 
@@ -404,7 +414,7 @@ mod tests {
             let lldp = two();
             lock(&lldp.ports).insert("n2".to_owned(), Err("it may not".to_owned()));
             let now = |name: &str| if name == "n0" { Some(1) } else { n1 };
-            assert!(lldp.take(&LinkEvent::Missed, now));
+            assert!(lldp.take(&LinkEvent::Missed, now, hardware));
             assert_eq!(known(&lldp), [("n0".to_owned(), true, false)]);
             assert!(lock(&lldp.ports).contains_key("n2"));
         }
@@ -419,9 +429,28 @@ mod tests {
             ("n9", LinkChange::Renamed { from }),
         ] {
             let lldp = two();
-            assert!(lldp.take(&changed(name, change), |_| Some(1)));
+            assert!(lldp.take(&changed(name, change), |_| Some(1), hardware));
             assert_eq!(known(&lldp), [("n0".to_owned(), true, false)]);
         }
+    }
+
+    #[tokio::test]
+    async fn interfaces_of_guests_have_nobody_look_for_adapters() {
+        let lldp = two();
+        let from = "tap1".to_owned();
+        for change in [
+            LinkChange::Appeared,
+            LinkChange::Renamed { from },
+            LinkChange::Gone,
+        ] {
+            assert!(!lldp.take(&changed("tap0", change), |_| None, hardware));
+        }
+        let from = "eth0".to_owned();
+        for change in [LinkChange::Appeared, LinkChange::Renamed { from }] {
+            assert!(lldp.take(&changed("n7", change), |_| None, hardware));
+        }
+        // Its folder is gone with it.
+        assert!(lldp.take(&changed("n0", LinkChange::Gone), |_| None, |_| false));
     }
 
     #[tokio::test]

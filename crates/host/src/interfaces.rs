@@ -83,14 +83,16 @@ pub(crate) struct Adapter {
 pub(crate) async fn adapters(root: &Path) -> Result<BTreeMap<String, Adapter>, HostError> {
     let (links, _) = ask().await?;
     let of = |link: &LinkMessage| {
-        let identity = identity(link)?;
-        let folder = sysfs::folder(root, &identity)?;
         let is_ethernet = link.header.link_layer_type == LinkLayerType::Ether;
+        // Most are of guests, and one look at each of these is enough.
+        let is_adapter = |own: &Identity| is_ethernet && sysfs::has_hardware(root, &own.name);
+        let identity = identity(link).filter(is_adapter)?;
+        let folder = sysfs::folder(root, &identity)?;
         let adapter = Adapter {
             index: identity.index,
             is_virtual_function: folder.join("device/physfn").exists(),
         };
-        (is_ethernet && folder.join("device").exists()).then_some((identity.name, adapter))
+        Some((identity.name, adapter))
     };
     Ok(links.iter().filter_map(of).collect())
 }

@@ -65,5 +65,6 @@ pub use processor::{Processor, processor};
 pub use rewrite::{RewriteError, place, put, tidy};
 pub use route::route;
 pub use stack::layers;
+pub use sysfs::has_hardware;
 pub use traffic::traffic;
 pub use watch::{LinkChange, LinkEvent, LinkWatch};

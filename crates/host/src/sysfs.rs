@@ -35,6 +35,12 @@ pub(crate) fn folder(root: &Path, identity: &Identity) -> Option<PathBuf> {
     (index == identity.index && address == octets.join(":")).then_some(folder)
 }
 
+/// Whether there is a device below the interface of this name: not below those of guests, or of the kernel alone.
+#[must_use]
+pub fn has_hardware(root: &Path, nic: &str) -> bool {
+    root.join("sys/class/net").join(nic).join("device").exists()
+}
+
 /// The negotiated rate; `None` where the driver gives none (-1, 0, an error).
 pub(crate) fn speed(folder: &Path) -> Option<BitRate> {
     let mbit: i64 = optional(&folder.join("speed"))?.parse().ok()?;
@@ -106,6 +112,15 @@ mod tests {
         let root = tree();
         let folder = folder(root.path(), &identity()).unwrap();
         assert_eq!(speed(&folder), Some(BitRate(25_000_000_000)));
+    }
+
+    #[test]
+    fn hardware_is_what_has_a_device_below_it() {
+        let root = tree();
+        assert!(!has_hardware(root.path(), "ens1f0"));
+        write(root.path(), "sys/class/net/ens1f0/device/uevent", "");
+        assert!(has_hardware(root.path(), "ens1f0"));
+        assert!(!has_hardware(root.path(), "tap0"));
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! Asking the paths from this host to another.
 
-use std::path::Path as File;
 use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
@@ -157,13 +156,7 @@ pub async fn own_interfaces(near: &HostName) -> Result<Vec<Interface>, Refusal> 
         let message = format!("cannot read the interfaces of {near}: {why}");
         Refusal::new(ErrorCode::Internal, message)
     })?;
-    Ok(pairs::matter(&all, has_hardware))
-}
-
-/// Whether there is a device below it, by the kernel's word.
-fn has_hardware(nic: &str) -> bool {
-    let all = File::new("/sys/class/net");
-    all.join(nic).join("device").exists()
+    Ok(pairs::matter(&all, facts::has_hardware))
 }
 
 /// Names the two hosts where no path between them was answered: that is found even if no path is claimed.
