@@ -73,14 +73,14 @@ pub(crate) async fn folders(
 
 /// An interface that is hardware for Ethernet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Adapter {
+pub(crate) struct Hardware {
     pub(crate) index: u32,
     /// It is one of several that an adapter makes of itself (SR-IOV), and that is on this host, too.
     pub(crate) is_virtual_function: bool,
 }
 
-/// Adapters of this network namespace.
-pub(crate) async fn adapters(root: &Path) -> Result<BTreeMap<String, Adapter>, HostError> {
+/// That of this network namespace.
+pub(crate) async fn hardware(root: &Path) -> Result<BTreeMap<String, Hardware>, HostError> {
     let (links, _) = ask().await?;
     let of = |link: &LinkMessage| {
         let is_ethernet = link.header.link_layer_type == LinkLayerType::Ether;
@@ -88,11 +88,11 @@ pub(crate) async fn adapters(root: &Path) -> Result<BTreeMap<String, Adapter>, H
         let is_adapter = |own: &Identity| is_ethernet && sysfs::has_hardware(root, &own.name);
         let identity = identity(link).filter(is_adapter)?;
         let folder = sysfs::folder(root, &identity)?;
-        let adapter = Adapter {
+        let hardware = Hardware {
             index: identity.index,
             is_virtual_function: folder.join("device/physfn").exists(),
         };
-        Some((identity.name, adapter))
+        Some((identity.name, hardware))
     };
     Ok(links.iter().filter_map(of).collect())
 }

@@ -22,7 +22,7 @@ pub use self::heard::Heard;
 pub use self::socket::LldpSocket;
 use crate::error::HostError;
 use crate::files::optional;
-use crate::interfaces::{Adapter, adapters};
+use crate::interfaces::{Hardware, hardware};
 use crate::limits::{LLDP, LLDP_PORTS};
 use crate::netlink::Answer;
 
@@ -80,21 +80,21 @@ pub enum NoLldp {
 /// # Errors
 /// As [`crate::interfaces`].
 pub async fn lldp_ports(root: &Path) -> Result<BTreeMap<String, Result<u32, NoLldp>>, HostError> {
-    Ok(chosen(adapters(root).await?))
+    Ok(chosen(hardware(root).await?))
 }
 
-fn chosen(adapters: BTreeMap<String, Adapter>) -> BTreeMap<String, Result<u32, NoLldp>> {
+fn chosen(all: BTreeMap<String, Hardware>) -> BTreeMap<String, Result<u32, NoLldp>> {
     let mut room = LLDP_PORTS;
-    let of = |(name, adapter): (String, Adapter)| {
-        let port = match (adapter.is_virtual_function, room) {
+    let of = |(name, hardware): (String, Hardware)| {
+        let port = match (hardware.is_virtual_function, room) {
             (true, _) => Err(NoLldp::VirtualFunction),
             (false, 0) => Err(NoLldp::Beyond),
             (false, _) => {
                 room -= 1;
-                Ok(adapter.index)
+                Ok(hardware.index)
             }
         };
         (name, port)
     };
-    adapters.into_iter().map(of).collect()
+    all.into_iter().map(of).collect()
 }

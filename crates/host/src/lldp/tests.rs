@@ -282,11 +282,11 @@ fn how_often_a_carrier_changed_is_told_where_it_is_known() {
 fn virtual_functions_take_no_adapters_place_and_who_is_left_out_is_told() {
     let adapter = |name: String, index| {
         let is_virtual_function = name.contains('v');
-        let adapter = Adapter {
+        let hardware = Hardware {
             index,
             is_virtual_function,
         };
-        (name, adapter)
+        (name, hardware)
     };
     let of = |count: u32| {
         let functions = (0..100).map(|index| adapter(format!("ens1f0v{index}"), 1000 + index));
