@@ -78,6 +78,23 @@ async fn what_was_shut_before_need_not_be_opened_and_is_said() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_path_of_which_one_connection_did_not_arrive_is_proved_all_the_same() {
+    for (unarrived, opened) in [(1, 1), (2, 0)] {
+        let (world, order) = setting();
+        let fate = Fate {
+            unarrived,
+            ..Fate::default()
+        };
+        let outcome = world.process(fate, BOOT).await.unwrap();
+        assert_eq!(outcome, Outcome::Applied { proven: 1 });
+        assert_eq!(value(&world, &order), "2");
+        let standing = world.account().standing;
+        assert_eq!(standing.opened.len(), opened);
+        assert_eq!(standing.unopened.len(), 1 - opened);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_an_agent_of_before_that_opens_none_it_is_said_and_all_else_is_proved() {
     let (world, order) = setting();
     let fate = Fate {

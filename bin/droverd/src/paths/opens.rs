@@ -155,12 +155,13 @@ fn check(host: &HostName, ports: &BTreeSet<u16>, ends: &[OpenEnds]) -> Result<()
     Ok(())
 }
 
-/// By the interface that has the address; nothing is opened from an address of nobody here.
+/// By the interface that has the address, and by any where that is a loopback, which leads nowhere: a host may have its address there, and be found
+/// by routes. Nothing is opened from an address of nobody here.
 fn opening(own: &[Interface], OpenEnds { from, to }: &OpenEnds) -> Option<Opening> {
     let has_it = |nic: &&Interface| nic.addresses.iter().any(|own| own.address() == *from);
     let nic = own.iter().find(has_it)?;
     Some(Opening {
-        nic: Some(nic.name.clone()),
+        nic: (!nic.loopback).then(|| nic.name.clone()),
         from: *from,
         to: *to,
     })
@@ -211,7 +212,7 @@ mod tests {
     #[test]
     fn connections_are_opened_from_own_addresses_alone_by_the_interface_that_has_them() {
         let own = [
-            interface("lo", &["127.0.0.1/8"]),
+            interface("lo", &["127.0.0.1/8", "10.255.0.2/32"]),
             interface("nic0", &["10.0.0.2/24", "fd00::2/64"]),
         ];
         let by = |from: &str, to: &str| {
@@ -226,6 +227,8 @@ mod tests {
         let found = by("fd00::2", "[fd00::1]:7470");
         let expected = (nic(), "fd00::2".to_owned(), "[fd00::1]:7470".to_owned());
         assert_eq!(found, Some(expected));
+        let found = by("10.255.0.2", "10.0.0.1:7470").unwrap();
+        assert_eq!((found.0, &found.1[..]), (None, "10.255.0.2"));
         for nobodys in ["10.0.0.3", "0.0.0.0", "::", "192.0.2.1"] {
             assert_eq!(by(nobodys, "10.0.0.1:7470"), None, "{nobodys}");
         }

@@ -23,7 +23,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         let mut opened = Vec::new();
         // Of a host that does not tell it is said once.
         let mut unopened = BTreeSet::new();
-        for (path, told) in self.told(works, OPENED).await {
+        for (path, told) in self.told_twice(works).await {
             match told {
                 Ok(true) => opened.push(path.clone()),
                 Ok(false) => {
@@ -35,6 +35,26 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             }
         }
         (opened, in_words(unopened.iter().map(String::as_str)))
+    }
+
+    /// Asks once more for those of which none is opened: one packet that is lost leaves a path unproved otherwise.
+    async fn told_twice<'p>(&self, paths: &'p [PathTo]) -> Vec<(&'p PathTo, Result<bool, String>)> {
+        let end = Instant::now() + OPENED;
+        let mut told = self.told(paths, OPENED).await;
+        let shut = |(_, told): &&(&PathTo, Result<bool, String>)| *told == Ok(false);
+        let shut: Vec<PathTo> = told
+            .iter()
+            .filter(shut)
+            .map(|(path, _)| (*path).clone())
+            .collect();
+        let left = end.saturating_duration_since(Instant::now());
+        let again = self.told(&shut, left).await;
+        let first = told.iter_mut().filter(|(_, told)| *told == Ok(false));
+        for ((_, told), (_, again)) in first.zip(again) {
+            // Whoever does not tell any more has told that it opened none.
+            *told = Ok(again == Ok(true));
+        }
+        told
     }
 
     async fn told<'p>(

@@ -15,6 +15,8 @@ pub struct Fate {
     pub shut_by: Option<(String, String)>,
     /// Agents of other hosts are older, and open none.
     pub tells_none: bool,
+    /// So many times that other agents are asked to open connections, none of these arrives.
+    pub unarrived: usize,
     /// For so long it takes the agents of other hosts to open connections.
     pub opening: Duration,
     /// While this file has this value, no packets of more than 1500 bytes cross.

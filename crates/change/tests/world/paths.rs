@@ -30,7 +30,7 @@ impl Paths for Host<'_> {
         if opening > within {
             return vec![Err("it took too long".to_owned()); paths.len()];
         }
-        let fate = self.world.fate.borrow();
+        let mut fate = self.world.fate.borrow_mut();
         if fate.tells_none {
             return vec![Err("host b is older".to_owned()); paths.len()];
         }
@@ -39,7 +39,9 @@ impl Paths for Host<'_> {
         if is_shut && fate.unanswered {
             return Vec::new();
         }
-        vec![Ok(!is_shut); paths.len()]
+        let is_lost = fate.unarrived > 0;
+        fate.unarrived = fate.unarrived.saturating_sub(1);
+        vec![Ok(!is_shut && !is_lost); paths.len()]
     }
 
     async fn measure(&self, within: Duration) -> Measured {
