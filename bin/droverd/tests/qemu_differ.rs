@@ -7,7 +7,6 @@
     reason = "helpers of tests"
 )]
 
-#[allow(dead_code, reason = "helpers of tests, not all used by each of them")]
 mod hosts;
 
 use std::path::PathBuf;

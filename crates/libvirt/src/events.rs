@@ -49,7 +49,7 @@ pub enum Happening {
     /// A round of a migration begins, the first is 1.
     Round(u32),
     /// A job, such as a migration, ended well.
-    JobEnded(Job),
+    JobEnded(Box<Job>),
     /// Something else, by libvirt's numbers for it.
     Other {
         /// A `virDomainEventType`.

@@ -98,7 +98,9 @@ mod tests {
         let (end, writes) = channel::<()>();
         let (tell, told) = channel();
         let own = tell.clone();
-        let waits = move || drop(writes.recv());
+        let waits = move || {
+            let _ = writes.recv();
+        };
         all.defer_behind(waits, move || own.send("behind").unwrap());
         all.defer(move || tell.send("another").unwrap());
         assert_eq!(told.recv().unwrap(), "another");

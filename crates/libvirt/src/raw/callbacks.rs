@@ -81,7 +81,8 @@ extern "C" fn job_completed(
     unsafe {
         tell(opaque, domain, |raw| {
             let lent = Lent { raw, list, length };
-            Happening::JobEnded(Job::read(|name| lent.number(name)))
+            let job = Job::read(|name| lent.number(name));
+            Happening::JobEnded(Box::new(job))
         });
     }
 }
