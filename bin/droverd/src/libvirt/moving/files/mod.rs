@@ -1,7 +1,7 @@
 //! Files that domains need, as this host sees them.
 //!
 //! ```text
-//!   path ─▶ Looks ─ bounded, one at a time on each mount ─▶ found: what is there, and what by
+//!   path ─▶ Looks ─ bounded, one at a time on each mount ─▶ way: by links and mounts ─▶ found: what is there, and what by
 //!                                                              │ mounts: whose file system that is
 //!   what the source sees of it ──────────────────────────────▶ same: whether it is that one ─▶ offered
 //! ```
@@ -12,6 +12,7 @@ mod looks;
 mod mounts;
 mod offered;
 mod same;
+mod way;
 mod word;
 
 pub use found::{Found, is_local};

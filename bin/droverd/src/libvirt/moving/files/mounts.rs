@@ -1,14 +1,22 @@
-//! Whose a file system is, by the kernel's list of mounts (`/proc/self/mountinfo`, proc_pid_mountinfo(5)). Pure.
+//! Whose a file system is, by the kernel's list of mounts (`/proc/self/mountinfo`, proc_pid_mountinfo(5)). Pure, but for reading
+//! that.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use drover_api::FileServer;
 
-/// Where this process's are listed. To read it waits for no server.
-pub const LIST: &str = "/proc/self/mountinfo";
+/// Where this process's are listed.
+const LIST: &str = "/proc/self/mountinfo";
 
 /// The field after which a mount's file system is told.
 const SEPARATOR: &str = "-";
+
+/// This process's, as the kernel lists them; none where it does not. To read that waits for no server.
+pub fn list() -> Arc<str> {
+    let list = std::fs::read(LIST).unwrap_or_default();
+    String::from_utf8_lossy(&list).into()
+}
 
 /// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +74,7 @@ impl Mount {
     }
 }
 
-/// The mount point below which a path is, by the path alone: whatever links are on its way. The root where none is listed.
+/// The mount point below which a path without links is. The root where none is listed.
 pub fn point_of(list: &str, path: &Path) -> PathBuf {
     let points = list.lines().filter_map(|line| line.split(' ').nth(4));
     let points = points.map(|point| PathBuf::from(unescaped(point)));
