@@ -9,6 +9,9 @@ use drover_api::FileServer;
 /// Where this process's are listed.
 const LIST: &str = "/proc/self/mountinfo";
 
+/// CephFS, of which a cluster may have several.
+const CEPH: &str = "ceph";
+
 /// The field after which a mount's file system is told.
 const SEPARATOR: &str = "-";
 
@@ -31,6 +34,8 @@ pub struct Mount {
     point: String,
     /// The address by which its server is reached.
     address: Option<String>,
+    /// The file system of a cluster that has several.
+    volume: Option<String>,
 }
 
 impl Mount {
@@ -43,24 +48,25 @@ impl Mount {
         let (root, point) = (unescaped(fields.next()?), unescaped(fields.next()?));
         let mut fields = fields.skip_while(|field| *field != SEPARATOR).skip(1);
         let (file_system, source) = (unescaped(fields.next()?), unescaped(fields.next()?));
-        let mut options = fields.next().unwrap_or_default().split(',');
-        let address = options.find_map(|option| option.strip_prefix("addr="));
+        let options = fields.next().unwrap_or_default();
+        let option = |names: &[&str]| {
+            let is_it = |name: &str| names.contains(&name);
+            let mut values = options.split(',').filter_map(|one| one.split_once('='));
+            values.find_map(|(name, value)| is_it(name).then(|| unescaped(value)))
+        };
         Some(Self {
+            address: option(&["addr"]),
+            volume: option(&["mds_namespace", "fs"]).filter(|_| file_system == CEPH),
             file_system,
             source,
             root,
             point,
-            address: address.map(str::to_owned),
         })
     }
 
     /// Who has the file that is seen by this path, where the mount names another machine.
     pub fn server(&self, path: &str) -> Option<FileServer> {
-        let (name, mounted) = match self.source.strip_prefix("//") {
-            Some(share) => share.split_once('/')?,
-            // `nas:/images`, `[fe80::1]:/images`, `one:6789,two:6789:/`.
-            None => self.source.split_once(":/")?,
-        };
+        let (name, volume, mounted) = self.parts()?;
         let below = path.strip_prefix(self.point.trim_end_matches('/'))?;
         let is_below = below.is_empty() || below.starts_with('/');
         let parts = [mounted, &self.root, below].into_iter();
@@ -69,8 +75,31 @@ impl Mount {
         (is_below && !name.is_empty()).then(|| FileServer {
             name: name.to_owned(),
             address: self.address.clone(),
+            volume: volume.map(str::to_owned),
             path: parts,
         })
+    }
+
+    /// Machine, file system and folder of what is mounted.
+    fn parts(&self) -> Option<(&str, Option<&str>, &str)> {
+        if let Some(share) = self.source.strip_prefix("//") {
+            let (name, mounted) = share.split_once('/')?;
+            return Some((name, None, mounted));
+        }
+        // `client@CLUSTER.volume=/images`, by mount.ceph(8) of version 17 and newer.
+        let named = self
+            .source
+            .split_once("=/")
+            .filter(|_| self.file_system == CEPH);
+        if let Some(((_, of), mounted)) =
+            named.and_then(|(of, path)| Some((of.split_once('@')?, path)))
+        {
+            let (cluster, volume) = of.split_once('.')?;
+            return Some((cluster, Some(volume), mounted));
+        }
+        // `nas:/images`, `[fe80::1]:/images`, `one:6789,two:6789:/`.
+        let (name, mounted) = self.source.split_once(":/")?;
+        Some((name, self.volume.as_deref(), mounted))
     }
 }
 
@@ -112,6 +141,8 @@ mod tests {
 40 21 0:46 / /gluster rw - fuse.glusterfs [fe80::1]:/vol rw,allow_other
 41 21 0:47 / /ssh rw - fuse.sshfs me@nas: rw
 42 21 0:48 / /images/web.img rw - nfs4 nas:/export/web.img rw
+49 21 0:50 / /prod rw - ceph one:6789:/ rw,name=fs,mds_namespace=prod
+50 21 0:51 / /stage rw - ceph admin@b7f1.stage.2=/vms rw,fsid=b7f1,mon_addr=one:6789
 364 21 0:49 / /proc rw - proc proc rw
 43 broken";
 
@@ -144,6 +175,26 @@ mod tests {
         );
         let one = of("nas", None, "/export/web.img");
         assert_eq!(server(42, "/images/web.img"), one, "one file is mounted");
+    }
+
+    #[test]
+    fn of_a_cluster_with_several_file_systems_it_is_told_which_one_a_mount_names() {
+        let server = |id, path| Mount::find(LINES, id)?.server(path);
+        let named = |name: &str, volume: &str, path: &str| {
+            Some(FileServer {
+                name: name.to_owned(),
+                address: None,
+                volume: Some(volume.to_owned()),
+                path: path.to_owned(),
+            })
+        };
+        assert_eq!(
+            server(49, "/prod/1.img"),
+            named("one:6789", "prod", "/1.img")
+        );
+        let newer = named("b7f1", "stage.2", "/vms/1.img");
+        assert_eq!(server(50, "/stage/1.img"), newer);
+        assert_eq!(server(38, "/vms/1.img").unwrap().volume, None);
     }
 
     #[test]

@@ -14,8 +14,12 @@ use super::found::{Found, is_local};
 use super::word::{QEMU_CONF, SHARED};
 
 /// File systems whose number (`f_fsid`) is one cluster's or one instance's alone: CephFS and OCFS2 make it of their ids, and that of a
-/// tmpfs is random. XFS makes it of a device's number, NFS and FUSE tell none.
+/// tmpfs is random. XFS makes it of a device's number, NFS and FUSE tell none. That of CephFS is the same for all of a cluster's before
+/// Linux 5.16, and their inodes begin with the same numbers.
 const NUMBERED: [&str; 3] = ["ceph", "ocfs2", "tmpfs"];
+
+/// File systems whose server has one file by one path. What FUSE calls so may be a name that one host alone knows (sshfs).
+const SERVED: [&str; 5] = ["nfs", "cifs", "lustre", "ceph", GLUSTER];
 
 /// File systems whose inodes have the same numbers on every host.
 const KEEPS_INODES: [&str; 10] = [
@@ -67,15 +71,25 @@ fn is_proven(source: &FileSeen, here: &FileSeen) -> bool {
     if kind != self::kind(here) {
         return false;
     }
-    let numbers = source.inode.zip(here.inode);
-    let is_number = numbers.is_some_and(|(source, here)| source == here);
-    let is_numbered = NUMBERED.contains(&kind) && source.fsid.is_some() && source.fsid == here.fsid;
     let servers = source.server.as_ref().zip(here.server.as_ref());
-    let is_path = servers.is_some_and(|(source, here)| source.path == here.path);
-    let is_server = servers.is_some_and(|(source, here)| is_one_server(source, here));
-    let is_volume = is_numbered || (kind == GLUSTER && is_path) || (is_server && is_path);
+    let is_at = |is_server: fn(&FileServer, &FileServer) -> bool| {
+        servers.is_some_and(|(source, here)| source.path == here.path && is_server(source, here))
+    };
+    let is_served = SERVED.contains(&kind) && is_at(is_one_server);
+    let is_gluster = kind == GLUSTER && is_at(may_be_one_cluster);
+    let numbers = source.fsid.as_ref().zip(here.fsid.as_ref());
+    let numbers = numbers.filter(|_| NUMBERED.contains(&kind));
+    // Where they tell numbers, no name or path stands against these.
+    let is_system = numbers.map_or(is_served || is_gluster, |(source, here)| source == here)
+        && volume(source) == volume(here);
+    let inodes = source.inode.zip(here.inode);
     // Where root of one of the hosts may not look, the path on one server has to do.
-    (is_number && is_volume) || (numbers.is_none() && is_server && is_path)
+    is_system && inodes.map_or(is_served, |(source, here)| source == here)
+}
+
+/// Which of a cluster's file systems a mount names.
+fn volume(file: &FileSeen) -> Option<&str> {
+    file.server.as_ref()?.volume.as_deref()
 }
 
 /// Whether both are different files, whatever else is told of them.
@@ -109,15 +123,23 @@ fn is_its_export(source: &FileSeen, here: &FileSeen, own: &[IpAddr]) -> bool {
 /// By what it is called, or by where it is reached: a name may stand for several addresses, and an address have several names. Of one
 /// that each host reaches by itself nothing is known.
 fn is_one_server(source: &FileServer, here: &FileServer) -> bool {
-    let is_near = |server: &FileServer| {
-        let name = server.name.to_ascii_lowercase();
-        let names = [Some(&name), server.address.as_ref()];
-        let mut addresses = names.into_iter().flatten().filter_map(|name| address(name));
-        name.starts_with("localhost") || addresses.any(|address| address.is_loopback())
-    };
     let is_name = source.name.eq_ignore_ascii_case(&here.name);
     let is_address = source.address.is_some() && source.address == here.address;
     !is_near(source) && !is_near(here) && (is_name || is_address)
+}
+
+/// Whether a volume of one name may be one: each host names the server that it has the volume's description from, which may be itself. Two
+/// that are named may be of two clusters, of which one is a copy of the other with the same ids (geo-replication).
+fn may_be_one_cluster(source: &FileServer, here: &FileServer) -> bool {
+    is_near(source) || is_near(here) || is_one_server(source, here)
+}
+
+/// Whether a host reaches it by itself.
+fn is_near(server: &FileServer) -> bool {
+    let name = server.name.to_ascii_lowercase();
+    let names = [Some(&name), server.address.as_ref()];
+    let mut addresses = names.into_iter().flatten().filter_map(|name| address(name));
+    name.starts_with("localhost") || addresses.any(|address| address.is_loopback())
 }
 
 fn address(name: &str) -> Option<IpAddr> {
@@ -147,6 +169,7 @@ mod tests {
             server: Some(FileServer {
                 name: name.to_owned(),
                 address: Some(address.to_owned()),
+                volume: None,
                 path: path.to_owned(),
             }),
             inode: Some(inode),
@@ -270,7 +293,20 @@ mod tests {
             ..nfs(name, "127.0.0.1", path, inode)
         };
         let volume = gluster("localhost", "/vol/web.img", 12);
-        assert_eq!(both(&volume, &gluster("peer", "/vol/web.img", 12)), has);
+        let peer = gluster("peer", "/vol/web.img", 12);
+        assert_eq!(both(&volume, &peer), has);
+        // A copy of a whole volume has the same ids.
+        let copy = FileSeen {
+            file_system: GLUSTER.to_owned(),
+            ..nfs("copy", "10.0.0.6", "/vol/web.img", 12)
+        };
+        let named = FileSeen {
+            file_system: GLUSTER.to_owned(),
+            ..nfs("peer", "10.0.0.5", "/vol/web.img", 12)
+        };
+        is_asked_of_the_operator(&named, &copy);
+        assert_eq!(both(&named, &named), has);
+        assert_eq!(both(&volume, &copy), has, "itself may be any of a cluster");
         lacks(
             &volume,
             &gluster("localhost", "/vol/web.img", 13),
@@ -285,6 +321,53 @@ mod tests {
             is_asked_of_the_operator(&file, &on(unnumbered, "1f", 13));
             is_asked_of_the_operator(&source, &file);
         }
+    }
+
+    #[test]
+    fn what_fuse_calls_a_server_proves_nothing() {
+        let sshfs = FileSeen {
+            file_system: "fuse.sshfs".to_owned(),
+            ..nfs("me@nas", "10.0.0.5", "/export/web.img", 3)
+        };
+        is_asked_of_the_operator(&sshfs, &sshfs);
+        let squashed = FileSeen {
+            inode: None,
+            ..sshfs
+        };
+        is_asked_of_the_operator(&squashed, &squashed);
+    }
+
+    #[test]
+    fn two_file_systems_of_one_ceph_cluster_are_never_proven_one() {
+        let of = |fsid: &str, volume: Option<&str>| FileSeen {
+            server: Some(FileServer {
+                name: "mon1".to_owned(),
+                address: None,
+                volume: volume.map(str::to_owned),
+                path: "/web.img".to_owned(),
+            }),
+            ..on("ceph", fsid, 0x100_0000_0000)
+        };
+        let (prod, stage) = (of("1f", Some("prod")), of("2e", Some("stage")));
+        assert_eq!(both(&prod, &prod), [Offer::Has, Offer::Has]);
+        is_asked_of_the_operator(&prod, &stage);
+        is_asked_of_the_operator(&of("1f", None), &of("2e", None));
+        // Kernels that tell the cluster's number only.
+        is_asked_of_the_operator(&prod, &of("1f", Some("stage")));
+        is_asked_of_the_operator(&prod, &of("1f", None));
+        let untold = |volume| FileSeen {
+            fsid: None,
+            ..of("", volume)
+        };
+        let has = [Offer::Has, Offer::Has];
+        assert_eq!(both(&untold(Some("prod")), &untold(Some("prod"))), has);
+        is_asked_of_the_operator(&untold(Some("prod")), &untold(Some("stage")));
+        let squashed = |seen: FileSeen| FileSeen {
+            inode: None,
+            ..seen
+        };
+        is_asked_of_the_operator(&squashed(prod.clone()), &squashed(stage));
+        assert_eq!(both(&squashed(prod.clone()), &prod), has);
     }
 
     #[test]
