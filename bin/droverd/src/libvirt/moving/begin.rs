@@ -131,7 +131,7 @@ impl ToLeave<'_> {
         let look = look.ok_or(self.no_such)?;
         let stands = conditions::by_state(place, &look)?;
         let described = described(place.host, &connection, &look).await?;
-        let bonds = fit::bonds(context, &described).await;
+        let bonds = fit::bonds(context, uuid, &described).await;
         conditions::by_obstacles(place.host, &look.domain.name, &bonds.obstacles)?;
         let there = &migration.destination;
         offers::knows_all(context, there, &look.domain.name, &bonds.files).await?;

@@ -1,7 +1,7 @@
 //! What is at a path of this host: one look, which takes as long as the file system does.
 
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -13,6 +13,7 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, fstatfs, fstatvfs, open};
 use rustix::io::Errno;
 
 use super::mounts::{self, Mount};
+use super::open::{Holds, Led, Open};
 use super::way::{Leads, Way};
 use super::word;
 
@@ -28,6 +29,8 @@ pub enum Found {
         seen: FileSeen,
         /// Somebody told libvirt of this host that hosts share it.
         is_shared_by_word: bool,
+        /// Which of the processes that were asked about have it open.
+        held: BTreeMap<u32, Holds>,
     },
     /// Nothing.
     Nothing,
@@ -50,6 +53,7 @@ pub struct Sight {
     /// Folders that somebody said to be shared, once that was asked for.
     told: OnceCell<Vec<PathBuf>>,
     systems: BTreeMap<u64, System>,
+    open: Open,
 }
 
 /// A file system, as one mount shows it.
@@ -67,32 +71,33 @@ impl Sight {
             list,
             told: OnceCell::new(),
             systems: BTreeMap::new(),
+            open: Open::default(),
         }
     }
 
     /// Goes this way as far as it leads on this mount, and looks at what is at its end; nothing where it leads to another mount.
     pub fn at_end_of(&mut self, way: &mut Way, mount: &Path) -> Option<Found> {
         match way.follow(&self.list, mount) {
-            Leads::Here => Some(self.look(&way.path())),
+            Leads::Here => Some(self.look(&way.path(), &way.processes)),
             Leads::On => None,
             Leads::Round => Some(not_looked_at(&way.asked, Errno::LOOP)),
         }
     }
 
-    /// Looks at a path in which are no links.
-    fn look(&mut self, path: &Path) -> Found {
+    /// Looks at a path in which are no links, and at whether these processes have open what is there.
+    fn look(&mut self, path: &Path, processes: &BTreeSet<u32>) -> Found {
         if is_of_a_process(path) {
             return Found::Other("no file, but what one process has open");
         }
-        match self.at(path) {
+        match self.at(path, processes) {
             Ok(found) => found,
             Err(Errno::NOENT | Errno::NOTDIR) => Found::Nothing,
-            Err(Errno::ACCESS) => self.forbidden(path),
+            Err(Errno::ACCESS) => self.forbidden(path, processes),
             Err(error) => not_looked_at(path, error),
         }
     }
 
-    fn at(&mut self, path: &Path) -> Result<Found, Errno> {
+    fn at(&mut self, path: &Path, processes: &BTreeSet<u32>) -> Result<Found, Errno> {
         let file = opened(path)?;
         let stat = fstat(&file)?;
         let other = match FileType::from_raw_mode(stat.st_mode) {
@@ -103,55 +108,52 @@ impl Sight {
         };
         match other {
             Some(other) => Ok(Found::Other(other)),
-            None => self.of(&file, Some(stat.st_ino), path, Path::new("")),
+            None => {
+                let number = Some((stat.st_dev, stat.st_ino));
+                self.of(&file, Led { real: path, number }, processes)
+            }
         }
     }
 
     /// Where a server lets root of this host see no more than others (NFS's `root_squash`), QEMU's user may see more. What is told is
     /// what holds of the last folder that root may look at.
-    fn forbidden(&mut self, path: &Path) -> Found {
-        let folder = path.ancestors().skip(1).find_map(|folder| {
-            let file = opened(folder).ok()?;
-            Some((folder, file))
-        });
-        let found = folder.map(|(folder, file)| {
-            let beyond = path.strip_prefix(folder).unwrap_or(Path::new(""));
-            self.of(&file, None, path, beyond)
-        });
+    fn forbidden(&mut self, path: &Path, processes: &BTreeSet<u32>) -> Found {
+        let folder = path
+            .ancestors()
+            .skip(1)
+            .find_map(|folder| opened(folder).ok());
+        let led = Led {
+            real: path,
+            number: None,
+        };
+        let found = folder.map(|folder| self.of(&folder, led, processes));
         found
             .unwrap_or(Err(Errno::ACCESS))
             .unwrap_or_else(|error| not_looked_at(path, error))
     }
 
-    /// Of an open file, or of a folder and what is beyond it.
+    /// Of an open file, or of a folder above it.
     fn of(
         &mut self,
         file: &OwnedFd,
-        inode: Option<u64>,
-        path: &Path,
-        beyond: &Path,
+        led: Led<'_>,
+        processes: &BTreeSet<u32>,
     ) -> Result<Found, Errno> {
-        let number = file.as_fd().as_raw_fd();
-        // As the kernel knows it.
-        let real = fs::read_link(format!("/proc/self/fd/{number}"));
-        let real = real.map_or_else(|_| path.to_owned(), |real| whole(&real, beyond));
-        let told = self
-            .told
-            .get_or_init(|| word::folders(Path::new(word::QEMU_CONF)));
-        let is_shared_by_word = told
-            .iter()
-            .any(|folder| real.starts_with(folder) || path.starts_with(folder));
         let system = self.system(file)?;
         let server = system.mount.as_ref();
-        let server = server.and_then(|mount| mount.server(&real.to_string_lossy()));
+        let server = server.and_then(|mount| mount.server(&led.real.to_string_lossy()));
+        let told = || word::folders(Path::new(word::QEMU_CONF));
+        let mut told = self.told.get_or_init(told).iter();
+        let held = processes.iter();
         Ok(Found::File {
             seen: FileSeen {
                 file_system: system.name,
                 fsid: system.fsid,
                 server,
-                inode,
+                inode: led.number.map(|(_, inode)| inode),
             },
-            is_shared_by_word,
+            is_shared_by_word: told.any(|folder| led.real.starts_with(folder)),
+            held: held.map(|pid| (*pid, self.open.holds(*pid, led))).collect(),
         })
     }
 
@@ -196,11 +198,6 @@ fn opened(path: &Path) -> Result<OwnedFd, Errno> {
 fn not_looked_at(path: &Path, error: Errno) -> Found {
     let error = io::Error::from(error);
     Found::NotKnown(format!("{} cannot be looked at: {error}", path.display()))
-}
-
-/// A path without a slash at its end.
-fn whole(folder: &Path, beyond: &Path) -> PathBuf {
-    folder.components().chain(beyond.components()).collect()
 }
 
 /// The number of the mount that an open file was found by.
@@ -284,7 +281,10 @@ mod tests {
         for name in ["a.img", "b.img"] {
             let file = folder.path().join(name);
             fs::write(&file, "contents").unwrap();
-            assert!(matches!(sight.look(&file), Found::File { .. }));
+            assert!(matches!(
+                sight.look(&file, &BTreeSet::new()),
+                Found::File { .. }
+            ));
         }
         let [system] = &Vec::from_iter(sight.systems.into_values())[..] else {
             panic!("they are on one mount");
@@ -305,14 +305,11 @@ mod tests {
     fn of_what_root_may_not_look_at_the_file_system_is_told_and_not_the_number() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let mut sight = Sight::new(mounts::list());
-        let Found::File { seen, .. } = sight.forbidden(&folder.path().join("a/web.img")) else {
+        let Found::File { seen, .. } =
+            sight.forbidden(&folder.path().join("a/web.img"), &BTreeSet::new())
+        else {
             panic!("there is a folder above");
         };
         assert_eq!((seen.file_system.as_str(), seen.inode), ("tmpfs", None));
-        assert_eq!(whole(Path::new("/a"), Path::new("")), Path::new("/a"));
-        assert_eq!(
-            whole(Path::new("/a"), Path::new("b/c")),
-            Path::new("/a/b/c")
-        );
     }
 }

@@ -5,7 +5,7 @@
 //! so that what is on others is looked at all the same: links are followed to the mount that they lead to, and looked at in its turn.
 //! What was found before one hangs is known.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,6 +23,9 @@ use super::way::Way;
 
 /// What was found at each path, or why that is not known.
 pub type Looked = BTreeMap<PathBuf, Result<Found, Hang>>;
+
+/// Paths, each with the processes that are to have open what is there.
+pub type Held = BTreeMap<PathBuf, BTreeSet<u32>>;
 
 /// Looks that are taken for what domains need on this host. The agent has threads for other things.
 #[derive(Debug)]
@@ -44,6 +47,13 @@ impl Looks {
     /// What is at these paths; each is waited for so long.
     pub async fn at(&self, paths: impl IntoIterator<Item = PathBuf>, within: Duration) -> Looked {
         let ways = paths.into_iter().map(Way::to).collect();
+        let bound = Bound::from_now(within);
+        self.on_all(mounts::list(), ways, bound).await
+    }
+
+    /// The same, and whether these processes have it open.
+    pub async fn held(&self, paths: Held, within: Duration) -> Looked {
+        let ways = paths.into_iter().map(Way::of).collect();
         let bound = Bound::from_now(within);
         self.on_all(mounts::list(), ways, bound).await
     }

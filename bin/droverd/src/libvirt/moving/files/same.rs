@@ -36,6 +36,7 @@ pub fn judge(path: &Path, source: &FileSeen, found: &Found, own: &[IpAddr]) -> O
         Found::File {
             seen,
             is_shared_by_word,
+            ..
         } => (seen, *is_shared_by_word),
         Found::Nothing => return Offer::Lacks(format!("{path} is not there")),
         Found::Other(what) => return Offer::Lacks(format!("{path} there is {what}")),
@@ -189,6 +190,7 @@ mod tests {
         Found::File {
             seen: seen.clone(),
             is_shared_by_word,
+            held: [].into(),
         }
     }
 

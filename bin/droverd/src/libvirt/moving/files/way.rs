@@ -3,6 +3,7 @@
 //! # Invariant
 //! What is followed on a mount is on that one: what a link leads to is looked at where it is, and never from where the link is.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
@@ -18,6 +19,8 @@ const LINKS: usize = 40;
 pub struct Way {
     /// The path that was asked for.
     pub asked: PathBuf,
+    /// Those that are to have open what is at its end.
+    pub processes: BTreeSet<u32>,
     /// What was gone of it: no link is in it.
     gone: PathBuf,
     /// What is still to be gone from there.
@@ -39,10 +42,16 @@ pub enum Leads {
 impl Way {
     /// That to this path, from its beginning.
     pub fn to(asked: PathBuf) -> Self {
+        Self::of((asked, BTreeSet::new()))
+    }
+
+    /// The same, for these processes.
+    pub fn of((asked, processes): (PathBuf, BTreeSet<u32>)) -> Self {
         Self {
             gone: PathBuf::from("/"),
             rest: asked.clone(),
             asked,
+            processes,
             links: 0,
         }
     }
