@@ -7,7 +7,7 @@ use drover_libvirt::{Connection, Description, Disk, DomainState, Look, Source, W
 use drover_types::{HostName, VmName, with_sources};
 use uuid::Uuid;
 
-use super::files::{Found, Hang, Holds, is_local};
+use super::files::{Found, Hang, Holds};
 use crate::libvirt::domains::{name, words};
 use crate::libvirt::preflight::Preflight;
 use crate::libvirt::virsh::Place;
@@ -92,9 +92,10 @@ pub fn same_there(
     match found {
         Ok(Found::File {
             seen,
+            is_local: true,
             is_shared_by_word: false,
             ..
-        }) if is_local(&seen.file_system) => Err(format!(
+        }) => Err(format!(
             "its disk {target} is in a file on {}, which no other host shares: libvirt moves it only from a file system that hosts share",
             seen.file_system
         )),
@@ -373,6 +374,7 @@ mod tests {
                 server: None,
                 inode: Some(12),
             },
+            is_local: file_system == "ext4",
             is_shared_by_word,
             held: [(7, Holds::It)].into(),
         };
@@ -406,6 +408,7 @@ mod tests {
                     server: None,
                     inode: Some(12),
                 },
+                is_local: false,
                 is_shared_by_word: true,
                 held: [(7, holds)].into(),
             };

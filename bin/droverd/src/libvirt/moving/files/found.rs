@@ -27,6 +27,8 @@ pub enum Found {
     File {
         /// What is seen of it.
         seen: FileSeen,
+        /// It is on a file system that this host has for itself.
+        is_local: bool,
         /// Somebody told libvirt of this host that hosts share it.
         is_shared_by_word: bool,
         /// Which of the processes that were asked about have it open.
@@ -61,6 +63,7 @@ pub struct Sight {
 struct System {
     mount: Option<Mount>,
     name: String,
+    is_local: bool,
     fsid: Option<String>,
 }
 
@@ -152,6 +155,7 @@ impl Sight {
                 server,
                 inode: led.number.map(|(_, inode)| inode),
             },
+            is_local: system.is_local,
             is_shared_by_word: told.any(|folder| led.real.starts_with(folder)),
             held: held.map(|pid| (*pid, self.open.holds(*pid, led))).collect(),
         })
@@ -169,8 +173,11 @@ impl Sight {
         let named = mount.as_ref().map(|mount| mount.file_system.clone());
         let unnamed = || format!("file system {:#x}", statfs.f_type);
         let local = local(u64::try_from(statfs.f_type).unwrap_or_default());
+        let name = local.map_or_else(|| named.unwrap_or_else(unnamed), str::to_owned);
+        let has_device = mount.as_ref().is_some_and(|mount| mount.has_device);
         let system = System {
-            name: local.map_or_else(|| named.unwrap_or_else(unnamed), str::to_owned),
+            is_local: is_of_one_host(&name, has_device),
+            name,
             fsid: (fsid != 0).then(|| format!("{fsid:x}")),
             mount,
         };
@@ -224,9 +231,17 @@ const LOCAL: [(u64, &str); 6] = [
     (0x794c_7630, "overlay"),
 ];
 
-/// Whether a file system of this name is one that a host has for itself.
+/// Those that several hosts have at once on one block device.
+const CLUSTERED: [&str; 4] = ["ocfs2", "gfs2", "gpfs", "vxfs"];
+
+/// Whether a file system of this name is one that a host has for itself, whatever it is on.
 pub fn is_local(name: &str) -> bool {
     LOCAL.iter().any(|(_, local)| *local == name)
+}
+
+/// Whether one host alone has this: what else is on a block device is (F2FS, JFS, NTFS), whatever it is called.
+fn is_of_one_host(name: &str, has_device: bool) -> bool {
+    is_local(name) || (has_device && !CLUSTERED.contains(&name))
 }
 
 #[cfg(test)]
@@ -290,6 +305,21 @@ mod tests {
             panic!("they are on one mount");
         };
         assert!(system.mount.is_some(), "it was listed meanwhile");
+    }
+
+    #[test]
+    fn what_is_on_a_block_device_is_one_hosts_but_for_what_clusters_have_there() {
+        for (name, has_device, is_ones) in [
+            ("f2fs", true, true),
+            ("fuseblk", true, true),
+            ("btrfs", false, true),
+            ("ocfs2", true, false),
+            ("gfs2", true, false),
+            ("nfs4", false, false),
+            ("fuse.sshfs", false, false),
+        ] {
+            assert_eq!(is_of_one_host(name, has_device), is_ones, "{name}");
+        }
     }
 
     #[test]

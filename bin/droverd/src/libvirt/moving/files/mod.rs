@@ -17,7 +17,7 @@ mod same;
 mod way;
 mod word;
 
-pub use found::{Found, is_local};
+pub use found::Found;
 pub use looks::{Hang, Held, Looked, Looks};
 pub use offered::{offers, path};
 pub use open::Holds;

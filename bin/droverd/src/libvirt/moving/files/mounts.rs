@@ -26,6 +26,8 @@ pub fn list() -> Arc<str> {
 pub struct Mount {
     /// The kind of its file system, such as `nfs4` or `fuse.glusterfs`.
     pub file_system: String,
+    /// It is on a block device, which is a host's own.
+    pub has_device: bool,
     /// What is mounted, such as `nas:/images`.
     source: String,
     /// The folder of the file system that is seen at its mount point.
@@ -44,7 +46,8 @@ impl Mount {
         let id = id.to_string();
         let mut lines = list.lines();
         let line = lines.find(|line| line.split(' ').next() == Some(&id))?;
-        let mut fields = line.split(' ').skip(3);
+        let mut fields = line.split(' ').skip(2);
+        let (major, _) = fields.next()?.split_once(':')?;
         let (root, point) = (unescaped(fields.next()?), unescaped(fields.next()?));
         let mut fields = fields.skip_while(|field| *field != SEPARATOR).skip(1);
         let (file_system, source) = (unescaped(fields.next()?), unescaped(fields.next()?));
@@ -55,6 +58,8 @@ impl Mount {
             values.find_map(|(name, value)| is_it(name).then(|| unescaped(value)))
         };
         Some(Self {
+            // Those without one have numbers of major 0.
+            has_device: major != "0",
             address: option(&["addr"]),
             volume: option(&["mds_namespace", "fs"]).filter(|_| file_system == CEPH),
             file_system,
@@ -204,6 +209,8 @@ mod tests {
         assert_eq!(server(36, "/images-too/web.img"), None);
         assert_eq!(Mount::find(LINES, 3), None, "of no number is a part taken");
         assert_eq!(Mount::find(LINES, 43), None);
+        let has_device = |id| Mount::find(LINES, id).unwrap().has_device;
+        assert_eq!([21, 36].map(has_device), [true, false]);
         let point = |path: &str| point_of(LINES, Path::new(path));
         assert_eq!(point("/images/web.img"), Path::new("/images/web.img"));
         assert_eq!(point("/images/db.img"), Path::new("/images"));

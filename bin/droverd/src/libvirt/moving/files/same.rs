@@ -32,12 +32,13 @@ const GLUSTER: &str = "fuse.glusterfs";
 /// What a host of these addresses says when it is asked for a file of which the source sees this.
 pub fn judge(path: &Path, source: &FileSeen, found: &Found, own: &[IpAddr]) -> Offer {
     let path = path.display();
-    let (here, by_word) = match found {
+    let (here, is_ours, by_word) = match found {
         Found::File {
             seen,
+            is_local,
             is_shared_by_word,
             ..
-        } => (seen, *is_shared_by_word),
+        } => (seen, *is_local, *is_shared_by_word),
         Found::Nothing => return Offer::Lacks(format!("{path} is not there")),
         Found::Other(what) => return Offer::Lacks(format!("{path} there is {what}")),
         Found::NotKnown(why) => return Offer::NotKnown(why.clone()),
@@ -50,7 +51,7 @@ pub fn judge(path: &Path, source: &FileSeen, found: &Found, own: &[IpAddr]) -> O
             "the file {path} there {what}; the domain writes to {source}: {next}"
         ))
     };
-    if is_local(&here.file_system) {
+    if is_ours {
         let what = format!("is on {here}, of that host alone, and not the same one");
         return lacks(what, "mount the same storage there");
     }
@@ -189,6 +190,7 @@ mod tests {
     fn found(seen: &FileSeen, is_shared_by_word: bool) -> Found {
         Found::File {
             seen: seen.clone(),
+            is_local: is_local(&seen.file_system),
             is_shared_by_word,
             held: [].into(),
         }
@@ -266,6 +268,15 @@ mod tests {
         let another = on("tmpfs", "2e", 12);
         lacks(&on("tmpfs", "1f", 12), &another, "on tmpfs");
         lacks(&on("ceph", "1f", 12), &on("xfs", "1f", 12), "on xfs");
+        // It is told by what it is on, too.
+        let unlisted = Found::File {
+            seen: on("f2fs", "1f", 12),
+            is_local: true,
+            is_shared_by_word: true,
+            held: [].into(),
+        };
+        let offer = judged(&source, &unlisted);
+        assert!(matches!(offer, Offer::Lacks(why) if why.contains("of that host alone")));
     }
 
     #[test]
