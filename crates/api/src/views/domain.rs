@@ -110,6 +110,9 @@ pub struct FileServer {
     /// By which address it is reached, where the mount tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
+    /// The host that tells this has that address itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_own: bool,
     /// Which of its file systems that is, where it may have several and the mount names one (CephFS).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume: Option<String>,

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 use super::files::{Hang, Held, Looked};
-use super::{conditions, confined, limits, needs};
+use super::{conditions, confined, files, limits, needs};
 use crate::agent::Context;
 use crate::libvirt::Seen;
 use crate::libvirt::domains::is_in_memory;
@@ -202,6 +202,7 @@ async fn all_bonds(context: &Context, all: &[(Uuid, &Description)]) -> Vec<Bonds
         }
     }
     let looked = context.libvirt.looks().held(paths, SHOW).await;
+    let looked = files::told(looked).await;
     let bonds = all.iter();
     bonds
         .map(|(id, description)| bonds_of(description, pid(id), &looked))

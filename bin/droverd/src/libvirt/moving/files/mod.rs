@@ -5,6 +5,7 @@
 //!                                                              │ mounts: whose file system that is
 //!                                                              │ open: whether QEMU has that open
 //!   what the source sees of it ──────────────────────────────▶ same: whether it is that one ─▶ offered
+//!                                                              servers: whether that is one machine
 //! ```
 //! Only looks; whether a domain moves is said by who asked.
 
@@ -14,10 +15,11 @@ mod mounts;
 mod offered;
 mod open;
 mod same;
+mod servers;
 mod way;
 mod word;
 
 pub use found::Found;
 pub use looks::{Hang, Held, Looked, Looks};
-pub use offered::{offers, path};
+pub use offered::{offers, path, told};
 pub use open::Holds;

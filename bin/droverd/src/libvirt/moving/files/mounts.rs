@@ -80,6 +80,7 @@ impl Mount {
         (is_below && !name.is_empty()).then(|| FileServer {
             name: name.to_owned(),
             address: self.address.clone(),
+            is_own: false,
             volume: volume.map(str::to_owned),
             path: parts,
         })
@@ -189,6 +190,7 @@ mod tests {
             Some(FileServer {
                 name: name.to_owned(),
                 address: None,
+                is_own: false,
                 volume: Some(volume.to_owned()),
                 path: path.to_owned(),
             })

@@ -11,6 +11,7 @@ use drover_api::{FileSeen, FileServer};
 
 use super::super::offers::Offer;
 use super::found::{Found, is_local};
+use super::servers;
 use super::word::{QEMU_CONF, SHARED};
 
 /// File systems whose number (`f_fsid`) is one cluster's or one instance's alone: CephFS and OCFS2 make it of their ids, and that of a
@@ -43,6 +44,7 @@ pub fn judge(path: &Path, source: &FileSeen, found: &Found, own: &[IpAddr]) -> O
         Found::Other(what) => return Offer::Lacks(format!("{path} there is {what}")),
         Found::NotKnown(why) => return Offer::NotKnown(why.clone()),
     };
+    let here = &servers::by_host(here, own);
     if is_proven(source, here) || (by_word && is_its_export(source, here, own)) {
         return Offer::Has;
     }
@@ -77,8 +79,8 @@ fn is_proven(source: &FileSeen, here: &FileSeen) -> bool {
     let is_at = |is_server: fn(&FileServer, &FileServer) -> bool| {
         servers.is_some_and(|(source, here)| source.path == here.path && is_server(source, here))
     };
-    let is_served = SERVED.contains(&kind) && is_at(is_one_server);
-    let is_gluster = kind == GLUSTER && is_at(may_be_one_cluster);
+    let is_served = SERVED.contains(&kind) && is_at(servers::is_one);
+    let is_gluster = kind == GLUSTER && is_at(servers::may_be_one_cluster);
     let numbers = source.fsid.as_ref().zip(here.fsid.as_ref());
     let numbers = numbers.filter(|_| NUMBERED.contains(&kind));
     // Where they tell numbers, no name or path stands against these.
@@ -107,45 +109,16 @@ fn is_another(source: &FileSeen, here: &FileSeen) -> bool {
     are_comparable && numbers.is_some_and(|(source, here)| source != here)
 }
 
-/// Whether the source has by NFS from this host what this host has on a file system of its own: the same inode then.
+/// Whether the source has by NFS from this host what this host has on a file system of its own: the same inode then. An address that the
+/// source has, too, is no more this host's than its.
 fn is_its_export(source: &FileSeen, here: &FileSeen, own: &[IpAddr]) -> bool {
-    let is_own = |server: &FileServer| {
-        let names = [Some(&server.name), server.address.as_ref()];
-        let mut addresses = names.into_iter().flatten().filter_map(|name| address(name));
-        addresses.any(|address| own.contains(&address))
-    };
-    let is_ours = source.server.as_ref().is_some_and(is_own);
+    let server = source.server.as_ref();
+    let is_ours = server.is_some_and(|server| !server.is_own && servers::has_one_of(server, own));
     let numbers = source.inode.zip(here.inode);
     kind(source) == "nfs"
         && is_ours
         && KEEPS_INODES.contains(&kind(here))
         && numbers.is_some_and(|(source, here)| source == here)
-}
-
-/// By what it is called, or by where it is reached: a name may stand for several addresses, and an address have several names. Of one
-/// that each host reaches by itself nothing is known.
-fn is_one_server(source: &FileServer, here: &FileServer) -> bool {
-    let is_name = source.name.eq_ignore_ascii_case(&here.name);
-    let is_address = source.address.is_some() && source.address == here.address;
-    !is_near(source) && !is_near(here) && (is_name || is_address)
-}
-
-/// Whether a volume of one name may be one: each host names the server that it has the volume's description from, which may be itself. Two
-/// that are named may be of two clusters, of which one is a copy of the other with the same ids (geo-replication).
-fn may_be_one_cluster(source: &FileServer, here: &FileServer) -> bool {
-    is_near(source) || is_near(here) || is_one_server(source, here)
-}
-
-/// Whether a host reaches it by itself.
-fn is_near(server: &FileServer) -> bool {
-    let name = server.name.to_ascii_lowercase();
-    let names = [Some(&name), server.address.as_ref()];
-    let mut addresses = names.into_iter().flatten().filter_map(|name| address(name));
-    name.starts_with("localhost") || addresses.any(|address| address.is_loopback())
-}
-
-fn address(name: &str) -> Option<IpAddr> {
-    name.trim_matches(['[', ']']).parse().ok()
 }
 
 /// Several names of the kernel's are one kind of file system.
@@ -171,6 +144,7 @@ mod tests {
             server: Some(FileServer {
                 name: name.to_owned(),
                 address: Some(address.to_owned()),
+                is_own: false,
                 volume: None,
                 path: path.to_owned(),
             }),
@@ -287,6 +261,11 @@ mod tests {
         assert!(matches!(without, Offer::Lacks(_)), "{without:?}");
         assert_eq!(with, Offer::Has);
         lacks(&own, &on("ext4", "1f", 13), "on ext4");
+        // An address that the source has, too.
+        let mut both_have = own.clone();
+        both_have.server.as_mut().unwrap().is_own = true;
+        lacks(&both_have, &here, "on ext4");
+        is_asked_of_the_operator(&both_have, &own);
         // The other way about nobody knows whose the server is.
         is_asked_of_the_operator(&here, &own);
         lacks(&on("ext4", "1f", 13), &own, "is another one");
@@ -356,6 +335,7 @@ mod tests {
             server: Some(FileServer {
                 name: "mon1".to_owned(),
                 address: None,
+                is_own: false,
                 volume: volume.map(str::to_owned),
                 path: "/web.img".to_owned(),
             }),
