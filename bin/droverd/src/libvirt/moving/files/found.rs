@@ -251,10 +251,14 @@ mod tests {
 
     /// By way of links and mounts.
     fn look(path: &Path) -> Found {
-        let (list, mut way) = (mounts::list(), Way::to(path.to_owned()));
-        let mut sight = Sight::new(Arc::clone(&list));
+        let list = mounts::list();
+        found(&mut Sight::new(Arc::clone(&list)), &list, path.to_owned())
+    }
+
+    fn found(sight: &mut Sight, list: &str, path: PathBuf) -> Found {
+        let mut way = Way::to(path);
         loop {
-            let mount = way.mount(&list);
+            let mount = way.mount(list);
             if let Some(found) = sight.at_end_of(&mut way, &mount) {
                 return found;
             }
@@ -305,6 +309,34 @@ mod tests {
             panic!("they are on one mount");
         };
         assert!(system.mount.is_some(), "it was listed meanwhile");
+    }
+
+    #[test]
+    fn what_is_said_of_a_folder_holds_of_files_that_are_in_it_and_not_of_those_to_which_a_link_there_leads()
+     {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let (shared, own) = (root.join("shared"), root.join("own"));
+        for place in [&shared, &own] {
+            fs::create_dir(place).unwrap();
+            fs::write(place.join("web.img"), "contents").unwrap();
+        }
+        symlink(own.join("web.img"), shared.join("link.img")).unwrap();
+        let list = mounts::list();
+        let by_word = |path: PathBuf| {
+            let mut sight = Sight::new(Arc::clone(&list));
+            sight.told = OnceCell::from(vec![shared.clone()]);
+            match found(&mut sight, &list, path) {
+                Found::File {
+                    is_shared_by_word, ..
+                } => is_shared_by_word,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(by_word(shared.join("web.img")));
+        assert!(!by_word(shared.join("link.img")));
+        assert!(!by_word(shared.join("../own/web.img")));
+        assert!(by_word(own.join("../shared/web.img")));
     }
 
     #[test]

@@ -65,7 +65,9 @@ pub fn judge(path: &Path, source: &FileSeen, found: &Found, own: &[IpAddr]) -> O
         return Offer::Has;
     }
     let what = format!("is {here}, and it cannot be told whether that is the same one");
-    let next = format!("if hosts share it, name its folder in `{SHARED}` of {QEMU_CONF} there");
+    let next = format!(
+        "if hosts share it, name its folder, by a path without links, in `{SHARED}` of {QEMU_CONF} there"
+    );
     lacks(what, &next)
 }
 
