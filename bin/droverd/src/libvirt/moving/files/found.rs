@@ -12,7 +12,7 @@ use drover_api::FileSeen;
 use rustix::fs::{FileType, Mode, OFlags, fstat, fstatfs, fstatvfs, open};
 use rustix::io::Errno;
 
-use super::mounts::{self, Mount};
+use super::mounts::{Mount, Mounts};
 use super::open::{Holds, Led, Open};
 use super::way::{Leads, Way};
 use super::word;
@@ -50,8 +50,7 @@ pub fn is_of_a_process(path: &Path) -> bool {
 /// What is known of file systems while files are looked at: each is asked for itself once, however many files it has.
 #[derive(Debug)]
 pub struct Sight {
-    /// The kernel's list of mounts.
-    list: Arc<str>,
+    mounts: Arc<Mounts>,
     /// Folders that somebody said to be shared, once that was asked for.
     told: OnceCell<Vec<PathBuf>>,
     systems: BTreeMap<u64, System>,
@@ -68,10 +67,10 @@ struct System {
 }
 
 impl Sight {
-    /// By this list of mounts.
-    pub fn new(list: Arc<str>) -> Self {
+    /// By these mounts.
+    pub fn new(mounts: Arc<Mounts>) -> Self {
         Self {
-            list,
+            mounts,
             told: OnceCell::new(),
             systems: BTreeMap::new(),
             open: Open::default(),
@@ -80,7 +79,7 @@ impl Sight {
 
     /// Goes this way as far as it leads on this mount, and looks at what is at its end; nothing where it leads to another mount.
     pub fn at_end_of(&mut self, way: &mut Way, mount: &Path) -> Option<Found> {
-        match way.follow(&self.list, mount) {
+        match way.follow(&self.mounts, mount) {
             Leads::Here => Some(self.look(&way.path(), &way.processes)),
             Leads::On => None,
             Leads::Round => Some(not_looked_at(&way.asked, Errno::LOOP)),
@@ -189,10 +188,10 @@ impl Sight {
 
     /// One that was mounted a moment ago, as automounters do for who looks there, is in no older list.
     fn mount(&mut self, id: u64) -> Option<Mount> {
-        let known = Mount::find(&self.list, id);
+        let known = self.mounts.find(id);
         known.or_else(|| {
-            self.list = mounts::list();
-            Mount::find(&self.list, id)
+            self.mounts = Arc::new(Mounts::now());
+            self.mounts.find(id)
         })
     }
 }
@@ -251,14 +250,18 @@ mod tests {
 
     /// By way of links and mounts.
     fn look(path: &Path) -> Found {
-        let list = mounts::list();
-        found(&mut Sight::new(Arc::clone(&list)), &list, path.to_owned())
+        let mounts = Arc::new(Mounts::now());
+        found(
+            &mut Sight::new(Arc::clone(&mounts)),
+            &mounts,
+            path.to_owned(),
+        )
     }
 
-    fn found(sight: &mut Sight, list: &str, path: PathBuf) -> Found {
+    fn found(sight: &mut Sight, mounts: &Mounts, path: PathBuf) -> Found {
         let mut way = Way::to(path);
         loop {
-            let mount = way.mount(list);
+            let mount = way.mount(mounts);
             if let Some(found) = sight.at_end_of(&mut way, &mount) {
                 return found;
             }
@@ -296,7 +299,7 @@ mod tests {
     #[test]
     fn a_file_system_is_asked_for_itself_once_and_one_that_is_in_no_list_yet_is_found() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
-        let mut sight = Sight::new("".into());
+        let mut sight = Sight::new(Arc::new(Mounts::listed(String::new())));
         for name in ["a.img", "b.img"] {
             let file = folder.path().join(name);
             fs::write(&file, "contents").unwrap();
@@ -322,11 +325,11 @@ mod tests {
             fs::write(place.join("web.img"), "contents").unwrap();
         }
         symlink(own.join("web.img"), shared.join("link.img")).unwrap();
-        let list = mounts::list();
+        let mounts = Arc::new(Mounts::now());
         let by_word = |path: PathBuf| {
-            let mut sight = Sight::new(Arc::clone(&list));
+            let mut sight = Sight::new(Arc::clone(&mounts));
             sight.told = OnceCell::from(vec![shared.clone()]);
-            match found(&mut sight, &list, path) {
+            match found(&mut sight, &mounts, path) {
                 Found::File {
                     is_shared_by_word, ..
                 } => is_shared_by_word,
@@ -366,7 +369,7 @@ mod tests {
     #[test]
     fn of_what_root_may_not_look_at_the_file_system_is_told_and_not_the_number() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
-        let mut sight = Sight::new(mounts::list());
+        let mut sight = Sight::new(Arc::new(Mounts::now()));
         let Found::File { seen, .. } =
             sight.forbidden(&folder.path().join("a/web.img"), &BTreeSet::new())
         else {

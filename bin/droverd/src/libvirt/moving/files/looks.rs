@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::super::limits;
 use super::found::{Found, Sight};
-use super::mounts;
+use super::mounts::Mounts;
 use super::way::Way;
 
 /// What was found at each path, or why that is not known.
@@ -48,36 +48,42 @@ impl Looks {
     pub async fn at(&self, paths: impl IntoIterator<Item = PathBuf>, within: Duration) -> Looked {
         let ways = paths.into_iter().map(Way::to).collect();
         let bound = Bound::from_now(within);
-        self.on_all(mounts::list(), ways, bound).await
+        self.on_all(Arc::new(Mounts::now()), ways, bound).await
     }
 
     /// The same, and whether these processes have it open.
     pub async fn held(&self, paths: Held, within: Duration) -> Looked {
         let ways = paths.into_iter().map(Way::of).collect();
         let bound = Bound::from_now(within);
-        self.on_all(mounts::list(), ways, bound).await
+        self.on_all(Arc::new(Mounts::now()), ways, bound).await
     }
 
     /// Each mount by itself: where one hangs, nobody waits who has not come there.
-    fn on_all(&self, list: Arc<str>, ways: Vec<Way>, bound: Bound) -> BoxFuture<'_, Looked> {
+    fn on_all(&self, mounts: Arc<Mounts>, ways: Vec<Way>, bound: Bound) -> BoxFuture<'_, Looked> {
         let mut on: BTreeMap<PathBuf, Vec<Way>> = BTreeMap::new();
         for way in ways {
-            on.entry(way.mount(&list)).or_default().push(way);
+            on.entry(way.mount(&mounts)).or_default().push(way);
         }
         let looks = on.into_iter();
         let looks =
-            looks.map(move |(mount, ways)| self.on_one(Arc::clone(&list), mount, ways, bound));
+            looks.map(move |(mount, ways)| self.on_one(Arc::clone(&mounts), mount, ways, bound));
         let looks: Vec<_> = looks.collect();
         async move { join_all(looks).await.into_iter().flatten().collect() }.boxed()
     }
 
     /// What is on this mount, and then what is where links and mounts lead from there.
-    async fn on_one(&self, list: Arc<str>, mount: PathBuf, ways: Vec<Way>, bound: Bound) -> Looked {
-        let (mut sight, at) = (Sight::new(Arc::clone(&list)), mount.clone());
+    async fn on_one(
+        &self,
+        mounts: Arc<Mounts>,
+        mount: PathBuf,
+        ways: Vec<Way>,
+        bound: Bound,
+    ) -> Looked {
+        let (mut sight, at) = (Sight::new(Arc::clone(&mounts)), mount.clone());
         let look = move |way: &mut Way| sight.at_end_of(way, &at);
         let (mut looked, further) = self.each(mount, ways, bound, look).await;
         if !further.is_empty() {
-            looked.extend(self.on_all(list, further, bound).await);
+            looked.extend(self.on_all(mounts, further, bound).await);
         }
         looked
     }
@@ -272,7 +278,7 @@ mod tests {
             "1 0 0:1 / / rw - x x rw\n2 1 0:2 / {} rw - y y rw\n",
             at("nas").display()
         );
-        let list: Arc<str> = list.into();
+        let mounts = Arc::new(Mounts::listed(list));
         let looks = Looks::default();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let bound = Bound::from_now(SHOW);
@@ -284,13 +290,13 @@ mod tests {
                 .into()
         };
         let looked = looks
-            .on_all(Arc::clone(&list), ways(), Bound::from_now(SHOW))
+            .on_all(Arc::clone(&mounts), ways(), Bound::from_now(SHOW))
             .await;
         assert_eq!(looked[&at("images/web.img")], Err(Hang::Before));
         assert_eq!(looked[&at("nas")], Err(Hang::Before));
         assert_eq!(looked[&at("gone")], Ok(Found::Nothing));
         drop((hangs, end));
-        let looked = looks.on_all(list, ways(), Bound::from_now(SHOW)).await;
+        let looked = looks.on_all(mounts, ways(), Bound::from_now(SHOW)).await;
         assert_eq!(looked[&at("images/web.img")], Ok(Found::Nothing));
         assert_eq!(looked[&at("nas")], Ok(Found::Other("a folder")));
     }

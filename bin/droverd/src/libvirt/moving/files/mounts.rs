@@ -1,8 +1,8 @@
 //! Whose a file system is, by the kernel's list of mounts (`/proc/self/mountinfo`, proc_pid_mountinfo(5)). Pure, but for reading
 //! that.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use drover_api::FileServer;
 
@@ -15,10 +15,43 @@ const CEPH: &str = "ceph";
 /// The field after which a mount's file system is told.
 const SEPARATOR: &str = "-";
 
-/// This process's, as the kernel lists them; none where it does not. To read that waits for no server.
-pub fn list() -> Arc<str> {
-    let list = std::fs::read(LIST).unwrap_or_default();
-    String::from_utf8_lossy(&list).into()
+/// Those of this process.
+#[derive(Debug)]
+pub struct Mounts {
+    /// As the kernel lists them.
+    list: String,
+    /// Where they are: it is asked for with each step of a way, and there may be thousands.
+    points: BTreeSet<PathBuf>,
+}
+
+impl Mounts {
+    /// As they are now; none where the kernel does not list them. To read that waits for no server.
+    pub fn now() -> Self {
+        let list = std::fs::read(LIST).unwrap_or_default();
+        Self::listed(String::from_utf8_lossy(&list).into_owned())
+    }
+
+    /// Those of this list.
+    pub fn listed(list: String) -> Self {
+        let points = list.lines().filter_map(|line| line.split(' ').nth(4));
+        let points = points.map(|point| PathBuf::from(unescaped(point)));
+        Self {
+            points: points.collect(),
+            list,
+        }
+    }
+
+    /// The mount point below which a path without links is. The root where none is listed.
+    pub fn point_of(&self, path: &Path) -> &Path {
+        let mut above = path.ancestors();
+        let nearest = above.find_map(|above| self.points.get(above));
+        nearest.map_or(Path::new("/"), PathBuf::as_path)
+    }
+
+    /// The one of this number.
+    pub fn find(&self, id: u64) -> Option<Mount> {
+        Mount::find(&self.list, id)
+    }
 }
 
 /// One mount.
@@ -42,7 +75,7 @@ pub struct Mount {
 
 impl Mount {
     /// The one of this number, in the kernel's list.
-    pub fn find(list: &str, id: u64) -> Option<Self> {
+    fn find(list: &str, id: u64) -> Option<Self> {
         let id = id.to_string();
         let mut lines = list.lines();
         let line = lines.find(|line| line.split(' ').next() == Some(&id))?;
@@ -107,15 +140,6 @@ impl Mount {
         let (name, mounted) = self.source.split_once(":/")?;
         Some((name, self.volume.as_deref(), mounted))
     }
-}
-
-/// The mount point below which a path without links is. The root where none is listed.
-pub fn point_of(list: &str, path: &Path) -> PathBuf {
-    let points = list.lines().filter_map(|line| line.split(' ').nth(4));
-    let points = points.map(|point| PathBuf::from(unescaped(point)));
-    let above = points.filter(|point| path.starts_with(point));
-    let nearest = above.max_by_key(|point| point.as_os_str().len());
-    nearest.unwrap_or_else(|| PathBuf::from("/"))
 }
 
 /// The kernel writes a space, a tab, a line's end and a backslash as three octal digits after a backslash.
@@ -213,11 +237,14 @@ mod tests {
         assert_eq!(Mount::find(LINES, 43), None);
         let has_device = |id| Mount::find(LINES, id).unwrap().has_device;
         assert_eq!([21, 36].map(has_device), [true, false]);
-        let point = |path: &str| point_of(LINES, Path::new(path));
+        let listed = Mounts::listed(LINES.to_owned());
+        let point = |path: &'static str| listed.point_of(Path::new(path));
         assert_eq!(point("/images/web.img"), Path::new("/images/web.img"));
         assert_eq!(point("/images/db.img"), Path::new("/images"));
         assert_eq!(point("/images-too/db.img"), Path::new("/"));
-        assert_eq!(point_of("", Path::new("/a")), Path::new("/"));
+        assert_eq!(point("/a b/c/db.img"), Path::new("/a b"));
+        let none = Mounts::listed(String::new());
+        assert_eq!(none.point_of(Path::new("/a")), Path::new("/"));
         assert_eq!(unescaped(r"a\134b\x"), r"a\b\x");
     }
 }

@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
 use super::found::is_of_a_process;
-use super::mounts::point_of;
+use super::mounts::Mounts;
 
 /// As many as the kernel follows on one way (MAXSYMLINKS).
 const LINKS: usize = 40;
@@ -62,19 +62,20 @@ impl Way {
         parts.collect()
     }
 
-    /// On which mount its next step is, of those in the kernel's list.
-    pub fn mount(&self, list: &str) -> PathBuf {
+    /// On which mount its next step is.
+    pub fn mount(&self, mounts: &Mounts) -> PathBuf {
         let next = self.next().map(|(next, _)| next);
-        point_of(list, next.as_ref().unwrap_or(&self.gone))
+        let next = next.as_ref().unwrap_or(&self.gone);
+        mounts.point_of(next).to_owned()
     }
 
     /// Goes as far as it leads on this mount.
-    pub fn follow(&mut self, list: &str, mount: &Path) -> Leads {
+    pub fn follow(&mut self, mounts: &Mounts, mount: &Path) -> Leads {
         while let Some((next, rest)) = self.next() {
             if is_of_a_process(&next) {
                 return Leads::Here;
             }
-            if point_of(list, &next) != mount {
+            if mounts.point_of(&next) != mount {
                 return Leads::On;
             }
             match fs::read_link(&next) {
@@ -111,11 +112,11 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// As the kernel lists mounts: the root, and these.
-    pub fn list(points: &[&Path]) -> String {
+    /// The root, and these.
+    fn listed(points: &[&Path]) -> Mounts {
         let points = [Path::new("/")].into_iter().chain(points.iter().copied());
         let line = |point: &Path| format!("1 0 0:1 / {} rw - x x rw\n", point.display());
-        points.map(line).collect()
+        Mounts::listed(points.map(line).collect())
     }
 
     #[test]
@@ -124,21 +125,21 @@ mod tests {
         let (nas, images) = (folder.path().join("nas"), folder.path().join("images"));
         fs::create_dir_all(nas.join("below")).unwrap();
         symlink("nas/./below/..", &images).unwrap();
-        let (list, root) = (list(&[&nas]), Path::new("/"));
+        let (mounts, root) = (listed(&[&nas]), Path::new("/"));
         let mut way = Way::to(images.join("web.img"));
-        assert_eq!(way.mount(&list), root);
-        assert_eq!(way.follow(&list, root), Leads::On);
-        assert_eq!(way.mount(&list), nas);
+        assert_eq!(way.mount(&mounts), root);
+        assert_eq!(way.follow(&mounts, root), Leads::On);
+        assert_eq!(way.mount(&mounts), nas);
         assert_eq!(way.path(), nas.join("below/../web.img"));
         // What is not there is the way's end, too.
-        assert_eq!(way.follow(&list, &nas), Leads::Here);
+        assert_eq!(way.follow(&mounts, &nas), Leads::Here);
         assert_eq!(way.path(), nas.join("web.img"));
         assert_eq!(way.asked, images.join("web.img"));
         let mut back = Way::to(nas.join("../nas/below"));
-        assert_eq!(back.follow(&list, root), Leads::On);
-        assert_eq!(back.follow(&list, &nas), Leads::On, "out of it");
-        assert_eq!(back.follow(&list, root), Leads::On, "into it");
-        assert_eq!(back.follow(&list, &nas), Leads::Here);
+        assert_eq!(back.follow(&mounts, root), Leads::On);
+        assert_eq!(back.follow(&mounts, &nas), Leads::On, "out of it");
+        assert_eq!(back.follow(&mounts, root), Leads::On, "into it");
+        assert_eq!(back.follow(&mounts, &nas), Leads::Here);
         assert_eq!(back.path(), nas.join("below"));
     }
 
@@ -148,10 +149,10 @@ mod tests {
         let (round, own) = (folder.path().join("round"), folder.path().join("own"));
         symlink("round", &round).unwrap();
         symlink("/dev/fd/0", &own).unwrap();
-        let (list, root) = (list(&[]), Path::new("/"));
-        assert_eq!(Way::to(round).follow(&list, root), Leads::Round);
+        let (mounts, root) = (listed(&[]), Path::new("/"));
+        assert_eq!(Way::to(round).follow(&mounts, root), Leads::Round);
         let mut own = Way::to(own);
-        assert_eq!(own.follow(&list, root), Leads::Here);
+        assert_eq!(own.follow(&mounts, root), Leads::Here);
         assert_eq!(own.path(), Path::new("/dev/fd/0"));
     }
 }
