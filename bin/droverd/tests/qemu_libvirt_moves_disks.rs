@@ -19,6 +19,7 @@ use tempfile::TempDir;
 
 on_each_libvirt! {
     a_domain_stays_while_the_destination_has_another_file_by_its_disks_path_and_moves_to_the_same_one
+    a_domain_stays_while_its_qemu_has_another_file_open_than_the_one_at_its_disks_path
 }
 
 /// Of which all hosts of these tests see the same: a tmpfs of this machine.
@@ -83,8 +84,13 @@ async fn a_domain_stays_while_the_destination_has_another_file_by_its_disks_path
 
     // Once it is mounted it is the same one.
     pair.b.host.shell(&format!("umount {at}"));
+    moves_where_libvirt_lets_it(&pair, &libvirt).await;
+}
+
+/// To the same file, if libvirt knows what hosts share.
+async fn moves_where_libvirt_lets_it(pair: &Pair, libvirt: &Path) {
     let id = pair.begun().await;
-    if knows_shared_filesystems(&libvirt) {
+    if knows_shared_filesystems(libvirt) {
         pair.has_moved(id, DomainState::Running).await;
         return;
     }
@@ -92,4 +98,34 @@ async fn a_domain_stays_while_the_destination_has_another_file_by_its_disks_path
     let cause = failed.cause.unwrap();
     assert!(cause.to_lowercase().contains("unsafe"), "{cause}");
     pair.has_stayed().await;
+}
+
+async fn a_domain_stays_while_its_qemu_has_another_file_open_than_the_one_at_its_disks_path(
+    libvirt: PathBuf,
+) {
+    let folder = TempDir::new_in(SHARED).unwrap();
+    let shared = folder.path().to_owned();
+    let file = shared.join("web.img");
+    std::fs::write(&file, vec![7; 1 << 20]).unwrap();
+    let prepare = |a: &mut Side, b: &mut Side| {
+        shares(a, &shared);
+        shares(b, &shared);
+    };
+    let (pair, ()) = Pair::prepared(&libvirt, folder, &with_disk(&file), prepare).await;
+
+    // As somebody restores it: both hosts see the same file, which is not the one that QEMU writes to.
+    let open = shared.join("open.img");
+    std::fs::rename(&file, &open).unwrap();
+    std::fs::copy(&open, &file).unwrap();
+    let error = pair.migrate("web").await.unwrap_err();
+    let refusal = error.refusal().unwrap();
+    assert_eq!(refusal.code, ErrorCode::OfLibvirt, "{refusal:?}");
+    assert!(
+        refusal.message.contains("does not have open"),
+        "{refusal:?}"
+    );
+    pair.has_stayed().await;
+
+    std::fs::rename(&open, &file).unwrap();
+    moves_where_libvirt_lets_it(&pair, &libvirt).await;
 }

@@ -26,7 +26,7 @@ mod twins;
 mod vacancy;
 mod virsh;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use drover_hypervisor::ProcessId;
@@ -121,6 +121,11 @@ impl Libvirt {
     /// The process of one domain, if it is found within [`limits::SHOW`].
     async fn process_of(&self, domain: Uuid) -> Option<ProcessId> {
         self.processes.of([domain].into()).await.remove(&domain)
+    }
+
+    /// Those of several.
+    async fn processes_of(&self, domains: BTreeSet<Uuid>) -> BTreeMap<Uuid, ProcessId> {
+        self.processes.of(domains).await
     }
 
     /// Which domains move, from here or to here.

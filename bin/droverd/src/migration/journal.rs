@@ -196,6 +196,7 @@ mod tests {
             autostart: true,
             paused: false,
             needs: Vec::new(),
+            files_told: true,
         };
         Entry {
             record: AnyRecord::Source(SourceRecord {

@@ -110,6 +110,12 @@ pub struct FileServer {
     /// By which address it is reached, where the mount tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
+    /// The host that tells this has that address itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_own: bool,
+    /// Which of its file systems that is, where it may have several and the mount names one (CephFS).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<String>,
     /// Where the file is there.
     pub path: String,
 }
@@ -136,6 +142,9 @@ impl fmt::Display for FileSeen {
         f.write_str(&self.file_system)?;
         if let Some(server) = &self.server {
             write!(f, ", {}:{}", server.name, server.path)?;
+            if let Some(volume) = &server.volume {
+                write!(f, " of {volume}")?;
+            }
         }
         match self.inode {
             Some(inode) => write!(f, ", inode {inode}"),

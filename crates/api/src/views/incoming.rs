@@ -98,6 +98,9 @@ pub struct MovingDomain {
     /// What the host that it goes to has to have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<DomainNeed>,
+    /// Of each file that it writes to is told what its own host sees of it: an agent of before told its path alone.
+    #[serde(default)]
+    pub files_told: bool,
 }
 
 /// Asks a host for another session, for pages that are still to follow a guest there.

@@ -131,7 +131,7 @@ impl ToLeave<'_> {
         let look = look.ok_or(self.no_such)?;
         let stands = conditions::by_state(place, &look)?;
         let described = described(place.host, &connection, &look).await?;
-        let bonds = fit::bonds(context, &described).await;
+        let bonds = fit::bonds(context, uuid, &described).await;
         conditions::by_obstacles(place.host, &look.domain.name, &bonds.obstacles)?;
         let there = &migration.destination;
         offers::knows_all(context, there, &look.domain.name, &bonds.files).await?;
@@ -147,6 +147,7 @@ impl ToLeave<'_> {
             autostart: look.domain.autostart,
             paused: look.domain.state == DomainState::Paused,
             needs,
+            files_told: true,
         };
         let domain = DomainRecord {
             downtime_limit_ms: downtime_limit(&connection, uuid).await,
@@ -173,7 +174,7 @@ impl ToLeave<'_> {
 /// Takes the right to take a domain in.
 ///
 /// # Errors
-/// There is such a domain here, or libvirt is not reached or has no socket.
+/// There is such a domain here, or libvirt is not reached or has no socket, or its source is too old to tell which files it writes to.
 pub async fn arrive(
     context: &Arc<Context>,
     migration: &Migration,
@@ -185,6 +186,7 @@ pub async fn arrive(
         let message = format!("{:?} is no id of a domain", in_short(&domain.uuid));
         return Err(Refusal::new(ErrorCode::BadRequest, message));
     };
+    offers::files_told(&context.config.host, &migration.source, domain)?;
     let turn = turn(context, uuid, migration)?;
     let line = line(context)?;
     let control = context.libvirt.socket().ok_or_else(|| {

@@ -7,7 +7,7 @@ use drover_libvirt::{Connection, Description, Disk, DomainState, Look, Source, W
 use drover_types::{HostName, VmName, with_sources};
 use uuid::Uuid;
 
-use super::files::{Found, Hang, is_local};
+use super::files::{Found, Hang, Holds};
 use crate::libvirt::domains::{name, words};
 use crate::libvirt::preflight::Preflight;
 use crate::libvirt::virsh::Place;
@@ -81,25 +81,30 @@ pub fn bound_to_shared_files(description: &Description) -> impl Iterator<Item = 
 ///
 /// # Errors
 /// Why the disk keeps its domain here: its file is on a file system that no other host has, and nobody said otherwise, or nothing is known
-/// of it.
+/// of it, or its hypervisor of this pid has another one open.
 pub fn same_there(
     disk: &Disk,
     path: &Path,
+    pid: Option<u32>,
     found: Result<Found, Hang>,
 ) -> Result<DomainNeed, String> {
     let target = &disk.target;
     match found {
         Ok(Found::File {
             seen,
+            is_local: true,
             is_shared_by_word: false,
-        }) if is_local(&seen.file_system) => Err(format!(
+            ..
+        }) => Err(format!(
             "its disk {target} is in a file on {}, which no other host shares: libvirt moves it only from a file system that hosts share",
             seen.file_system
         )),
-        Ok(Found::File { seen, .. }) => Ok(DomainNeed::SameFile {
-            path: path.to_owned(),
-            seen,
-        }),
+        Ok(Found::File { seen, held, .. }) => {
+            let held = pid.and_then(|pid| Some((pid, held.get(&pid)?)));
+            is_open(target, path, held)?;
+            let path = path.to_owned();
+            Ok(DomainNeed::SameFile { path, seen })
+        }
         Ok(Found::Nothing) => Err(format!(
             "there is no file {} of its disk {target}",
             path.display()
@@ -110,6 +115,24 @@ pub fn same_there(
         )),
         Ok(Found::NotKnown(why)) => Err(not_known(target, &why)),
         Err(hang) => Err(not_known(target, &hang.to_string())),
+    }
+}
+
+/// What is at the path now may be another file than the one that the domain writes to.
+fn is_open(target: &str, path: &Path, held: Option<(u32, &Holds)>) -> Result<(), String> {
+    let path = path.display();
+    match held {
+        Some((_, Holds::It)) => Ok(()),
+        Some((pid, Holds::Others)) => Err(format!(
+            "its disk {target} is another file than the one that is at {path} now, which its hypervisor (pid {pid}) does not have open: somebody \
+             mounted other storage there or replaced the file, so no other host can be asked for it. Once the domain was stopped and started it \
+             writes to what is there"
+        )),
+        Some((_, Holds::NotKnown(why))) => Err(not_known(target, why)),
+        None => Err(not_known(
+            target,
+            "the process of its hypervisor is not found",
+        )),
     }
 }
 
@@ -351,9 +374,11 @@ mod tests {
                 server: None,
                 inode: Some(12),
             },
+            is_local: file_system == "ext4",
             is_shared_by_word,
+            held: [(7, Holds::It)].into(),
         };
-        let needed = |found| same_there(&disk, path, found);
+        let needed = |found| same_there(&disk, path, Some(7), found);
         for shared in [on("nfs4", false), on("fuse.sshfs", false), on("ext4", true)] {
             let need = needed(Ok(shared)).unwrap();
             assert_eq!(need.to_string(), "the same /images/web.qcow2");
@@ -369,5 +394,42 @@ mod tests {
         assert!(why(Ok(Found::Other("a block device"))).contains("is a block device"));
         assert!(why(Ok(Found::NotKnown("why".to_owned()))).ends_with("not known: why"));
         assert!(why(Err(Hang::Before)).contains("has not ended"));
+    }
+
+    #[test]
+    fn a_domain_whose_hypervisor_has_another_file_open_than_the_one_at_its_path_stays() {
+        let path = Path::new("/images/web.qcow2");
+        let disk = disk(Source::File(path.to_owned()), false);
+        let with = |pid, holds| {
+            let found = Found::File {
+                seen: FileSeen {
+                    file_system: "nfs4".to_owned(),
+                    fsid: None,
+                    server: None,
+                    inode: Some(12),
+                },
+                is_local: false,
+                is_shared_by_word: true,
+                held: [(7, holds)].into(),
+            };
+            same_there(&disk, path, pid, Ok(found))
+        };
+        assert!(with(Some(7), Holds::It).is_ok());
+        let why = with(Some(7), Holds::Others).unwrap_err();
+        assert!(
+            why.contains(
+                "at /images/web.qcow2 now, which its hypervisor (pid 7) does not have open"
+            ),
+            "{why}"
+        );
+        let why = with(Some(7), Holds::NotKnown("no answer".to_owned())).unwrap_err();
+        assert!(why.ends_with("not known: no answer"), "{why}");
+        for pid in [None, Some(8)] {
+            let why = with(pid, Holds::It).unwrap_err();
+            assert!(
+                why.ends_with("the process of its hypervisor is not found"),
+                "{why}"
+            );
+        }
     }
 }

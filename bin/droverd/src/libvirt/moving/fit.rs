@@ -2,8 +2,7 @@
 //!
 //! Each domain's description is asked for once and kept for [`limits::FIT_KEPT`], unless what libvirt lists of it has changed.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::collections::BTreeMap;
 
 use drover_api::DomainNeed;
 use drover_libvirt::{Connection, Description, Domain, Look, Xml};
@@ -13,8 +12,8 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
-use super::files::{Hang, Looked};
-use super::{conditions, confined, limits, needs};
+use super::files::{Hang, Held, Looked};
+use super::{conditions, confined, files, limits, needs};
 use crate::agent::Context;
 use crate::libvirt::Seen;
 use crate::libvirt::domains::is_in_memory;
@@ -72,7 +71,7 @@ pub struct Fits {
     kept: Mutex<BTreeMap<Uuid, Kept>>,
 }
 
-/// Of all domains that are in memory: libvirt is asked for some seconds, and then file systems are looked at for as long.
+/// Of all domains that are in memory: libvirt is asked for some seconds, and then processes and file systems are looked at for as long each.
 pub async fn fits(context: &Context, seen: &Seen) -> BTreeMap<Uuid, Fit> {
     let mut kept = context.libvirt.fits().kept.lock().await;
     let in_memory = orders::told(seen).filter(|domain| is_in_memory(domain.state));
@@ -90,11 +89,11 @@ pub async fn fits(context: &Context, seen: &Seen) -> BTreeMap<Uuid, Fit> {
             },
         }
     }
-    let descriptions: Vec<_> = asked
-        .iter()
-        .map(|(_, _, description)| description)
+    let described = asked.iter();
+    let described: Vec<_> = described
+        .map(|(domain, _, description)| (domain.uuid, description))
         .collect();
-    let bonds = all_bonds(context, &descriptions).await;
+    let bonds = all_bonds(context, &described).await;
     for ((domain, look, description), bonds) in asked.iter().zip(bonds) {
         let fit = fit(context, seen, (look, description), bonds);
         fits.insert(domain.uuid, fit.clone());
@@ -181,27 +180,36 @@ fn fit(
 }
 
 /// What binds a domain to its host that is so described.
-pub async fn bonds(context: &Context, description: &Description) -> Bonds {
-    let mut all = all_bonds(context, &[description]).await;
+pub async fn bonds(context: &Context, id: Uuid, description: &Description) -> Bonds {
+    let mut all = all_bonds(context, &[(id, description)]).await;
     all.pop().unwrap_or_default()
 }
 
 /// Of each of these, in their order. All files are looked at in one go.
-async fn all_bonds(context: &Context, descriptions: &[&Description]) -> Vec<Bonds> {
-    let written = |description: &&Description| {
-        let files = conditions::bound_to_shared_files(description);
-        let files: Vec<_> = files.map(|(_, path)| path.clone()).collect();
-        files
+async fn all_bonds(context: &Context, all: &[(Uuid, &Description)]) -> Vec<Bonds> {
+    let writes = |(_, description): &&(Uuid, &Description)| {
+        conditions::bound_to_shared_files(description)
+            .next()
+            .is_some()
     };
-    let paths: BTreeSet<PathBuf> = descriptions.iter().flat_map(written).collect();
-    let looked = context.libvirt.looks().at(paths, SHOW).await;
-    let bonds = descriptions
-        .iter()
-        .map(|description| bonds_of(description, &looked));
-    bonds.collect()
+    let ids = all.iter().filter(writes).map(|(id, _)| *id).collect();
+    let processes = context.libvirt.processes_of(ids).await;
+    let pid = |id| processes.get(id).map(|process| process.pid);
+    let mut paths = Held::new();
+    for (id, description) in all {
+        for (_, path) in conditions::bound_to_shared_files(description) {
+            paths.entry(path.clone()).or_default().extend(pid(id));
+        }
+    }
+    let looked = context.libvirt.looks().held(paths, SHOW).await;
+    let looked = files::told(looked).await;
+    let bonds = all.iter();
+    bonds
+        .map(|(id, description)| bonds_of(description, pid(id), &looked))
+        .collect()
 }
 
-fn bonds_of(description: &Description, looked: &Looked) -> Bonds {
+fn bonds_of(description: &Description, pid: Option<u32>, looked: &Looked) -> Bonds {
     let mut bonds = Bonds {
         obstacles: conditions::obstacles(description),
         files: Vec::new(),
@@ -210,7 +218,7 @@ fn bonds_of(description: &Description, looked: &Looked) -> Bonds {
         let found = looked.get(path).cloned();
         // All of them were looked at.
         let found = found.unwrap_or(Err(Hang::Before));
-        match conditions::same_there(disk, path, found) {
+        match conditions::same_there(disk, path, pid, found) {
             Ok(need) => bonds.files.push(need),
             Err(why) => bonds.obstacles.push(why),
         }

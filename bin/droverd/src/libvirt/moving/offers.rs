@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use drover_api::{
-    DomainLack, DomainMachine, DomainNeed, DomainNeedsRequest, DomainNeedsView, ErrorCode, Refusal,
+    DomainLack, DomainMachine, DomainNeed, DomainNeedsRequest, DomainNeedsView, ErrorCode,
+    MovingDomain, Refusal,
 };
 use drover_libvirt::{Connection, Has, Machine, Secret, Wanted};
 use drover_types::{HostName, in_short, with_sources};
@@ -341,6 +342,26 @@ pub async fn has_all(
     Err(Refusal::new(ErrorCode::HostLacks, message))
 }
 
+/// Whether the source of a domain that comes has told what it sees of each file that the domain writes to.
+///
+/// # Errors
+/// Its agent is too old to.
+pub fn files_told(
+    here: &HostName,
+    source: &HostName,
+    domain: &MovingDomain,
+) -> Result<(), Refusal> {
+    if domain.files_told {
+        return Ok(());
+    }
+    let vm = name(&domain.name);
+    let message = format!(
+        "whether {here} has the very files that domain {vm:?} writes to is not known: the agent of {source} is too old to tell which these are"
+    );
+    let next = format!("bring the agent of {source} to the version of {here}");
+    Err(Refusal::new(ErrorCode::HostLacks, message).next(next))
+}
+
 /// Whether another host can tell whether it has the files that a domain writes to, before it is asked to take the domain in: an agent before
 /// this one would take it without knowing what it was asked for.
 ///
@@ -493,6 +514,30 @@ mod tests {
         ];
         let expected = [network("lan"), network("san"), file()];
         assert_eq!(believed(needs, &offers), expected);
+    }
+
+    #[test]
+    fn no_domain_comes_whose_host_is_too_old_to_tell_which_files_it_writes_to() {
+        let (here, source) = ("b".parse().unwrap(), "a".parse().unwrap());
+        // As the version before sends it.
+        let older = r#"{"uuid":"7","name":"it's 1","persistent":true,"autostart":false,"paused":false,
+            "needs":[{"kind":"path","path":"/images/web.img"}]}"#;
+        let older: MovingDomain = serde_json::from_str(older).unwrap();
+        let refusal = files_told(&here, &source, &older).unwrap_err();
+        assert_eq!(refusal.code, ErrorCode::HostLacks);
+        assert!(
+            refusal.message.contains("the agent of a is too old"),
+            "{refusal}"
+        );
+        assert_eq!(
+            refusal.next.unwrap(),
+            "bring the agent of a to the version of b"
+        );
+        let told = MovingDomain {
+            files_told: true,
+            ..older
+        };
+        assert_eq!(files_told(&here, &source, &told), Ok(()));
     }
 
     #[test]

@@ -101,6 +101,7 @@ mod tests {
             autostart,
             paused: false,
             needs: Vec::new(),
+            files_told: true,
         }
     }
 

@@ -1,20 +1,66 @@
-//! Whose a file system is, by the kernel's list of mounts (`/proc/self/mountinfo`, proc_pid_mountinfo(5)). Pure.
+//! Whose a file system is, by the kernel's list of mounts (`/proc/self/mountinfo`, proc_pid_mountinfo(5)). Pure, but for reading
+//! that.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use drover_api::FileServer;
 
-/// Where this process's are listed. To read it waits for no server.
-pub const LIST: &str = "/proc/self/mountinfo";
+/// Where this process's are listed.
+const LIST: &str = "/proc/self/mountinfo";
+
+/// CephFS, of which a cluster may have several.
+const CEPH: &str = "ceph";
 
 /// The field after which a mount's file system is told.
 const SEPARATOR: &str = "-";
+
+/// Those of this process.
+#[derive(Debug)]
+pub struct Mounts {
+    /// As the kernel lists them.
+    list: String,
+    /// Where they are: it is asked for with each step of a way, and there may be thousands.
+    points: BTreeSet<PathBuf>,
+}
+
+impl Mounts {
+    /// As they are now; none where the kernel does not list them. To read that waits for no server.
+    pub fn now() -> Self {
+        let list = std::fs::read(LIST).unwrap_or_default();
+        Self::listed(String::from_utf8_lossy(&list).into_owned())
+    }
+
+    /// Those of this list.
+    pub fn listed(list: String) -> Self {
+        let points = list.lines().filter_map(|line| line.split(' ').nth(4));
+        let points = points.map(|point| PathBuf::from(unescaped(point)));
+        Self {
+            points: points.collect(),
+            list,
+        }
+    }
+
+    /// The mount point below which a path without links is. The root where none is listed.
+    pub fn point_of(&self, path: &Path) -> &Path {
+        let mut above = path.ancestors();
+        let nearest = above.find_map(|above| self.points.get(above));
+        nearest.map_or(Path::new("/"), PathBuf::as_path)
+    }
+
+    /// The one of this number.
+    pub fn find(&self, id: u64) -> Option<Mount> {
+        Mount::find(&self.list, id)
+    }
+}
 
 /// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
     /// The kind of its file system, such as `nfs4` or `fuse.glusterfs`.
     pub file_system: String,
+    /// It is on a block device, which is a host's own.
+    pub has_device: bool,
     /// What is mounted, such as `nas:/images`.
     source: String,
     /// The folder of the file system that is seen at its mount point.
@@ -23,36 +69,42 @@ pub struct Mount {
     point: String,
     /// The address by which its server is reached.
     address: Option<String>,
+    /// The file system of a cluster that has several.
+    volume: Option<String>,
 }
 
 impl Mount {
     /// The one of this number, in the kernel's list.
-    pub fn find(list: &str, id: u64) -> Option<Self> {
+    fn find(list: &str, id: u64) -> Option<Self> {
         let id = id.to_string();
         let mut lines = list.lines();
         let line = lines.find(|line| line.split(' ').next() == Some(&id))?;
-        let mut fields = line.split(' ').skip(3);
+        let mut fields = line.split(' ').skip(2);
+        let (major, _) = fields.next()?.split_once(':')?;
         let (root, point) = (unescaped(fields.next()?), unescaped(fields.next()?));
         let mut fields = fields.skip_while(|field| *field != SEPARATOR).skip(1);
         let (file_system, source) = (unescaped(fields.next()?), unescaped(fields.next()?));
-        let mut options = fields.next().unwrap_or_default().split(',');
-        let address = options.find_map(|option| option.strip_prefix("addr="));
+        let options = fields.next().unwrap_or_default();
+        let option = |names: &[&str]| {
+            let is_it = |name: &str| names.contains(&name);
+            let mut values = options.split(',').filter_map(|one| one.split_once('='));
+            values.find_map(|(name, value)| is_it(name).then(|| unescaped(value)))
+        };
         Some(Self {
+            // Those without one have numbers of major 0.
+            has_device: major != "0",
+            address: option(&["addr"]),
+            volume: option(&["mds_namespace", "fs"]).filter(|_| file_system == CEPH),
             file_system,
             source,
             root,
             point,
-            address: address.map(str::to_owned),
         })
     }
 
     /// Who has the file that is seen by this path, where the mount names another machine.
     pub fn server(&self, path: &str) -> Option<FileServer> {
-        let (name, mounted) = match self.source.strip_prefix("//") {
-            Some(share) => share.split_once('/')?,
-            // `nas:/images`, `[fe80::1]:/images`, `one:6789,two:6789:/`.
-            None => self.source.split_once(":/")?,
-        };
+        let (name, volume, mounted) = self.parts()?;
         let below = path.strip_prefix(self.point.trim_end_matches('/'))?;
         let is_below = below.is_empty() || below.starts_with('/');
         let parts = [mounted, &self.root, below].into_iter();
@@ -61,18 +113,33 @@ impl Mount {
         (is_below && !name.is_empty()).then(|| FileServer {
             name: name.to_owned(),
             address: self.address.clone(),
+            is_own: false,
+            volume: volume.map(str::to_owned),
             path: parts,
         })
     }
-}
 
-/// The mount point below which a path is, by the path alone: whatever links are on its way. The root where none is listed.
-pub fn point_of(list: &str, path: &Path) -> PathBuf {
-    let points = list.lines().filter_map(|line| line.split(' ').nth(4));
-    let points = points.map(|point| PathBuf::from(unescaped(point)));
-    let above = points.filter(|point| path.starts_with(point));
-    let nearest = above.max_by_key(|point| point.as_os_str().len());
-    nearest.unwrap_or_else(|| PathBuf::from("/"))
+    /// Machine, file system and folder of what is mounted.
+    fn parts(&self) -> Option<(&str, Option<&str>, &str)> {
+        if let Some(share) = self.source.strip_prefix("//") {
+            let (name, mounted) = share.split_once('/')?;
+            return Some((name, None, mounted));
+        }
+        // `client@CLUSTER.volume=/images`, by mount.ceph(8) of version 17 and newer.
+        let named = self
+            .source
+            .split_once("=/")
+            .filter(|_| self.file_system == CEPH);
+        if let Some(((_, of), mounted)) =
+            named.and_then(|(of, path)| Some((of.split_once('@')?, path)))
+        {
+            let (cluster, volume) = of.split_once('.')?;
+            return Some((cluster, Some(volume), mounted));
+        }
+        // `nas:/images`, `[fe80::1]:/images`, `one:6789,two:6789:/`.
+        let (name, mounted) = self.source.split_once(":/")?;
+        Some((name, self.volume.as_deref(), mounted))
+    }
 }
 
 /// The kernel writes a space, a tab, a line's end and a backslash as three octal digits after a backslash.
@@ -104,6 +171,8 @@ mod tests {
 40 21 0:46 / /gluster rw - fuse.glusterfs [fe80::1]:/vol rw,allow_other
 41 21 0:47 / /ssh rw - fuse.sshfs me@nas: rw
 42 21 0:48 / /images/web.img rw - nfs4 nas:/export/web.img rw
+49 21 0:50 / /prod rw - ceph one:6789:/ rw,name=fs,mds_namespace=prod
+50 21 0:51 / /stage rw - ceph admin@b7f1.stage.2=/vms rw,fsid=b7f1,mon_addr=one:6789
 364 21 0:49 / /proc rw - proc proc rw
 43 broken";
 
@@ -139,17 +208,43 @@ mod tests {
     }
 
     #[test]
+    fn of_a_cluster_with_several_file_systems_it_is_told_which_one_a_mount_names() {
+        let server = |id, path| Mount::find(LINES, id)?.server(path);
+        let named = |name: &str, volume: &str, path: &str| {
+            Some(FileServer {
+                name: name.to_owned(),
+                address: None,
+                is_own: false,
+                volume: Some(volume.to_owned()),
+                path: path.to_owned(),
+            })
+        };
+        assert_eq!(
+            server(49, "/prod/1.img"),
+            named("one:6789", "prod", "/1.img")
+        );
+        let newer = named("b7f1", "stage.2", "/vms/1.img");
+        assert_eq!(server(50, "/stage/1.img"), newer);
+        assert_eq!(server(38, "/vms/1.img").unwrap().volume, None);
+    }
+
+    #[test]
     fn what_names_no_server_or_is_another_mounts_has_none() {
         assert_eq!(server(21, "/web.img"), None);
         assert_eq!(server(41, "/ssh/web.img"), None);
         assert_eq!(server(36, "/images-too/web.img"), None);
         assert_eq!(Mount::find(LINES, 3), None, "of no number is a part taken");
         assert_eq!(Mount::find(LINES, 43), None);
-        let point = |path: &str| point_of(LINES, Path::new(path));
+        let has_device = |id| Mount::find(LINES, id).unwrap().has_device;
+        assert_eq!([21, 36].map(has_device), [true, false]);
+        let listed = Mounts::listed(LINES.to_owned());
+        let point = |path: &'static str| listed.point_of(Path::new(path));
         assert_eq!(point("/images/web.img"), Path::new("/images/web.img"));
         assert_eq!(point("/images/db.img"), Path::new("/images"));
         assert_eq!(point("/images-too/db.img"), Path::new("/"));
-        assert_eq!(point_of("", Path::new("/a")), Path::new("/"));
+        assert_eq!(point("/a b/c/db.img"), Path::new("/a b"));
+        let none = Mounts::listed(String::new());
+        assert_eq!(none.point_of(Path::new("/a")), Path::new("/"));
         assert_eq!(unescaped(r"a\134b\x"), r"a\b\x");
     }
 }

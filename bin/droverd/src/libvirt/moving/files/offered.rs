@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use drover_api::DomainNeed;
+use drover_api::{DomainNeed, FileSeen};
 use drover_types::with_sources;
 
 use super::super::limits;
 use super::super::offers::Offer;
 use super::found::Found;
-use super::looks::Looks;
+use super::looks::{Hang, Looked, Looks};
 use super::same::judge;
+use super::servers;
 use crate::facts;
 
 /// What it says to those of these that are files: all are looked for in one go.
@@ -34,6 +35,24 @@ pub async fn offers<'a>(
         Some((need, offer))
     };
     asked.into_iter().filter_map(offer).collect()
+}
+
+/// What this host looked at, with whether the servers that it has it from are this host: it is known to others by that.
+pub async fn told(mut looked: Looked) -> Looked {
+    let mut served = looked.values_mut().filter_map(served).peekable();
+    if served.peek().is_some() {
+        let own = own_addresses().await;
+        served.for_each(|seen| *seen = servers::by_host(seen, &own));
+    }
+    looked
+}
+
+/// What is seen of a file that a server has.
+fn served(found: &mut Result<Found, Hang>) -> Option<&mut FileSeen> {
+    match found {
+        Ok(Found::File { seen, .. }) if seen.server.is_some() => Some(seen),
+        _ => None,
+    }
 }
 
 /// Where a need is a file.
@@ -62,5 +81,5 @@ async fn own_addresses() -> Vec<IpAddr> {
     });
     let all = told.into_iter().flatten();
     let all = all.flat_map(|interface| interface.addresses);
-    all.map(|network| network.address()).collect()
+    servers::reachable(all.map(|network| network.address()))
 }

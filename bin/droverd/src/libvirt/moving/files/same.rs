@@ -11,11 +11,16 @@ use drover_api::{FileSeen, FileServer};
 
 use super::super::offers::Offer;
 use super::found::{Found, is_local};
+use super::servers;
 use super::word::{QEMU_CONF, SHARED};
 
 /// File systems whose number (`f_fsid`) is one cluster's or one instance's alone: CephFS and OCFS2 make it of their ids, and that of a
-/// tmpfs is random. XFS makes it of a device's number, NFS and FUSE tell none.
+/// tmpfs is random. XFS makes it of a device's number, NFS and FUSE tell none. That of CephFS is the same for all of a cluster's before
+/// Linux 5.16, and their inodes begin with the same numbers.
 const NUMBERED: [&str; 3] = ["ceph", "ocfs2", "tmpfs"];
+
+/// File systems whose server has one file by one path. What FUSE calls so may be a name that one host alone knows (sshfs).
+const SERVED: [&str; 5] = ["nfs", "cifs", "lustre", "ceph", GLUSTER];
 
 /// File systems whose inodes have the same numbers on every host.
 const KEEPS_INODES: [&str; 10] = [
@@ -28,15 +33,18 @@ const GLUSTER: &str = "fuse.glusterfs";
 /// What a host of these addresses says when it is asked for a file of which the source sees this.
 pub fn judge(path: &Path, source: &FileSeen, found: &Found, own: &[IpAddr]) -> Offer {
     let path = path.display();
-    let (here, by_word) = match found {
+    let (here, is_ours, by_word) = match found {
         Found::File {
             seen,
+            is_local,
             is_shared_by_word,
-        } => (seen, *is_shared_by_word),
+            ..
+        } => (seen, *is_local, *is_shared_by_word),
         Found::Nothing => return Offer::Lacks(format!("{path} is not there")),
         Found::Other(what) => return Offer::Lacks(format!("{path} there is {what}")),
         Found::NotKnown(why) => return Offer::NotKnown(why.clone()),
     };
+    let here = &servers::by_host(here, own);
     if is_proven(source, here) || (by_word && is_its_export(source, here, own)) {
         return Offer::Has;
     }
@@ -45,7 +53,7 @@ pub fn judge(path: &Path, source: &FileSeen, found: &Found, own: &[IpAddr]) -> O
             "the file {path} there {what}; the domain writes to {source}: {next}"
         ))
     };
-    if is_local(&here.file_system) {
+    if is_ours {
         let what = format!("is on {here}, of that host alone, and not the same one");
         return lacks(what, "mount the same storage there");
     }
@@ -57,7 +65,9 @@ pub fn judge(path: &Path, source: &FileSeen, found: &Found, own: &[IpAddr]) -> O
         return Offer::Has;
     }
     let what = format!("is {here}, and it cannot be told whether that is the same one");
-    let next = format!("if hosts share it, name its folder in `{SHARED}` of {QEMU_CONF} there");
+    let next = format!(
+        "if hosts share it, name its folder, by a path without links, in `{SHARED}` of {QEMU_CONF} there"
+    );
     lacks(what, &next)
 }
 
@@ -67,15 +77,25 @@ fn is_proven(source: &FileSeen, here: &FileSeen) -> bool {
     if kind != self::kind(here) {
         return false;
     }
-    let numbers = source.inode.zip(here.inode);
-    let is_number = numbers.is_some_and(|(source, here)| source == here);
-    let is_numbered = NUMBERED.contains(&kind) && source.fsid.is_some() && source.fsid == here.fsid;
     let servers = source.server.as_ref().zip(here.server.as_ref());
-    let is_path = servers.is_some_and(|(source, here)| source.path == here.path);
-    let is_server = servers.is_some_and(|(source, here)| is_one_server(source, here));
-    let is_volume = is_numbered || (kind == GLUSTER && is_path) || (is_server && is_path);
+    let is_at = |is_server: fn(&FileServer, &FileServer) -> bool| {
+        servers.is_some_and(|(source, here)| source.path == here.path && is_server(source, here))
+    };
+    let is_served = SERVED.contains(&kind) && is_at(servers::is_one);
+    let is_gluster = kind == GLUSTER && is_at(servers::may_be_one_cluster);
+    let numbers = source.fsid.as_ref().zip(here.fsid.as_ref());
+    let numbers = numbers.filter(|_| NUMBERED.contains(&kind));
+    // Where they tell numbers, no name or path stands against these.
+    let is_system = numbers.map_or(is_served || is_gluster, |(source, here)| source == here)
+        && volume(source) == volume(here);
+    let inodes = source.inode.zip(here.inode);
     // Where root of one of the hosts may not look, the path on one server has to do.
-    (is_number && is_volume) || (numbers.is_none() && is_server && is_path)
+    is_system && inodes.map_or(is_served, |(source, here)| source == here)
+}
+
+/// Which of a cluster's file systems a mount names.
+fn volume(file: &FileSeen) -> Option<&str> {
+    file.server.as_ref()?.volume.as_deref()
 }
 
 /// Whether both are different files, whatever else is told of them.
@@ -91,37 +111,16 @@ fn is_another(source: &FileSeen, here: &FileSeen) -> bool {
     are_comparable && numbers.is_some_and(|(source, here)| source != here)
 }
 
-/// Whether the source has by NFS from this host what this host has on a file system of its own: the same inode then.
+/// Whether the source has by NFS from this host what this host has on a file system of its own: the same inode then. An address that the
+/// source has, too, is no more this host's than its.
 fn is_its_export(source: &FileSeen, here: &FileSeen, own: &[IpAddr]) -> bool {
-    let is_own = |server: &FileServer| {
-        let names = [Some(&server.name), server.address.as_ref()];
-        let mut addresses = names.into_iter().flatten().filter_map(|name| address(name));
-        addresses.any(|address| own.contains(&address))
-    };
-    let is_ours = source.server.as_ref().is_some_and(is_own);
+    let server = source.server.as_ref();
+    let is_ours = server.is_some_and(|server| !server.is_own && servers::has_one_of(server, own));
     let numbers = source.inode.zip(here.inode);
     kind(source) == "nfs"
         && is_ours
         && KEEPS_INODES.contains(&kind(here))
         && numbers.is_some_and(|(source, here)| source == here)
-}
-
-/// By what it is called, or by where it is reached: a name may stand for several addresses, and an address have several names. Of one
-/// that each host reaches by itself nothing is known.
-fn is_one_server(source: &FileServer, here: &FileServer) -> bool {
-    let is_near = |server: &FileServer| {
-        let name = server.name.to_ascii_lowercase();
-        let names = [Some(&name), server.address.as_ref()];
-        let mut addresses = names.into_iter().flatten().filter_map(|name| address(name));
-        name.starts_with("localhost") || addresses.any(|address| address.is_loopback())
-    };
-    let is_name = source.name.eq_ignore_ascii_case(&here.name);
-    let is_address = source.address.is_some() && source.address == here.address;
-    !is_near(source) && !is_near(here) && (is_name || is_address)
-}
-
-fn address(name: &str) -> Option<IpAddr> {
-    name.trim_matches(['[', ']']).parse().ok()
 }
 
 /// Several names of the kernel's are one kind of file system.
@@ -147,6 +146,8 @@ mod tests {
             server: Some(FileServer {
                 name: name.to_owned(),
                 address: Some(address.to_owned()),
+                is_own: false,
+                volume: None,
                 path: path.to_owned(),
             }),
             inode: Some(inode),
@@ -165,7 +166,9 @@ mod tests {
     fn found(seen: &FileSeen, is_shared_by_word: bool) -> Found {
         Found::File {
             seen: seen.clone(),
+            is_local: is_local(&seen.file_system),
             is_shared_by_word,
+            held: [].into(),
         }
     }
 
@@ -241,6 +244,15 @@ mod tests {
         let another = on("tmpfs", "2e", 12);
         lacks(&on("tmpfs", "1f", 12), &another, "on tmpfs");
         lacks(&on("ceph", "1f", 12), &on("xfs", "1f", 12), "on xfs");
+        // It is told by what it is on, too.
+        let unlisted = Found::File {
+            seen: on("f2fs", "1f", 12),
+            is_local: true,
+            is_shared_by_word: true,
+            held: [].into(),
+        };
+        let offer = judged(&source, &unlisted);
+        assert!(matches!(offer, Offer::Lacks(why) if why.contains("of that host alone")));
     }
 
     #[test]
@@ -251,6 +263,11 @@ mod tests {
         assert!(matches!(without, Offer::Lacks(_)), "{without:?}");
         assert_eq!(with, Offer::Has);
         lacks(&own, &on("ext4", "1f", 13), "on ext4");
+        // An address that the source has, too.
+        let mut both_have = own.clone();
+        both_have.server.as_mut().unwrap().is_own = true;
+        lacks(&both_have, &here, "on ext4");
+        is_asked_of_the_operator(&both_have, &own);
         // The other way about nobody knows whose the server is.
         is_asked_of_the_operator(&here, &own);
         lacks(&on("ext4", "1f", 13), &own, "is another one");
@@ -270,7 +287,20 @@ mod tests {
             ..nfs(name, "127.0.0.1", path, inode)
         };
         let volume = gluster("localhost", "/vol/web.img", 12);
-        assert_eq!(both(&volume, &gluster("peer", "/vol/web.img", 12)), has);
+        let peer = gluster("peer", "/vol/web.img", 12);
+        assert_eq!(both(&volume, &peer), has);
+        // A copy of a whole volume has the same ids.
+        let copy = FileSeen {
+            file_system: GLUSTER.to_owned(),
+            ..nfs("copy", "10.0.0.6", "/vol/web.img", 12)
+        };
+        let named = FileSeen {
+            file_system: GLUSTER.to_owned(),
+            ..nfs("peer", "10.0.0.5", "/vol/web.img", 12)
+        };
+        is_asked_of_the_operator(&named, &copy);
+        assert_eq!(both(&named, &named), has);
+        assert_eq!(both(&volume, &copy), has, "itself may be any of a cluster");
         lacks(
             &volume,
             &gluster("localhost", "/vol/web.img", 13),
@@ -285,6 +315,54 @@ mod tests {
             is_asked_of_the_operator(&file, &on(unnumbered, "1f", 13));
             is_asked_of_the_operator(&source, &file);
         }
+    }
+
+    #[test]
+    fn what_fuse_calls_a_server_proves_nothing() {
+        let sshfs = FileSeen {
+            file_system: "fuse.sshfs".to_owned(),
+            ..nfs("me@nas", "10.0.0.5", "/export/web.img", 3)
+        };
+        is_asked_of_the_operator(&sshfs, &sshfs);
+        let squashed = FileSeen {
+            inode: None,
+            ..sshfs
+        };
+        is_asked_of_the_operator(&squashed, &squashed);
+    }
+
+    #[test]
+    fn two_file_systems_of_one_ceph_cluster_are_never_proven_one() {
+        let of = |fsid: &str, volume: Option<&str>| FileSeen {
+            server: Some(FileServer {
+                name: "mon1".to_owned(),
+                address: None,
+                is_own: false,
+                volume: volume.map(str::to_owned),
+                path: "/web.img".to_owned(),
+            }),
+            ..on("ceph", fsid, 0x100_0000_0000)
+        };
+        let (prod, stage) = (of("1f", Some("prod")), of("2e", Some("stage")));
+        assert_eq!(both(&prod, &prod), [Offer::Has, Offer::Has]);
+        is_asked_of_the_operator(&prod, &stage);
+        is_asked_of_the_operator(&of("1f", None), &of("2e", None));
+        // Kernels that tell the cluster's number only.
+        is_asked_of_the_operator(&prod, &of("1f", Some("stage")));
+        is_asked_of_the_operator(&prod, &of("1f", None));
+        let untold = |volume| FileSeen {
+            fsid: None,
+            ..of("", volume)
+        };
+        let has = [Offer::Has, Offer::Has];
+        assert_eq!(both(&untold(Some("prod")), &untold(Some("prod"))), has);
+        is_asked_of_the_operator(&untold(Some("prod")), &untold(Some("stage")));
+        let squashed = |seen: FileSeen| FileSeen {
+            inode: None,
+            ..seen
+        };
+        is_asked_of_the_operator(&squashed(prod.clone()), &squashed(stage));
+        assert_eq!(both(&squashed(prod.clone()), &prod), has);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::super::limits;
 
@@ -13,7 +13,8 @@ pub const QEMU_CONF: &str = "/etc/libvirt/qemu.conf";
 /// Its name there.
 pub const SHARED: &str = "shared_filesystems";
 
-/// The folders that somebody named. None where there is no such file.
+/// The folders that somebody named. None where there is no such file. What is no whole path (an empty string, a name, one with `..`)
+/// names none: it would stand for all, or for what it is not compared as.
 pub fn folders(conf: &Path) -> Vec<PathBuf> {
     let mut text = String::new();
     let file = File::open(conf).map(|file| file.take(limits::CONF_BYTES));
@@ -33,7 +34,13 @@ fn named(conf: &str) -> Vec<PathBuf> {
     let at = lines.iter().position(is_it);
     let from = at.map(|at| lines[at..].join("\n"));
     let value = from.as_ref().and_then(|from| from.split_once('='));
-    value.map(|(_, value)| strings(value)).unwrap_or_default()
+    let mut named = value.map(|(_, value)| strings(value)).unwrap_or_default();
+    named.retain(|folder| is_whole(folder));
+    named
+}
+
+fn is_whole(folder: &Path) -> bool {
+    folder.is_absolute() && !folder.components().any(|part| part == Component::ParentDir)
 }
 
 /// What stands behind a `#` that is in no string is none of it.
@@ -91,6 +98,12 @@ mod tests {
         ] {
             assert_eq!(of(broken), [""; 0], "{broken}");
         }
+    }
+
+    #[test]
+    fn what_is_no_whole_path_names_no_folder() {
+        let conf = "shared_filesystems = [ \"\", \"images\", \"./a\", \"/a/../b\", \"/c/./d/\" ]\n";
+        assert_eq!(of(conf), ["/c/./d/"]);
     }
 
     #[test]
