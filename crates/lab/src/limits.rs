@@ -145,6 +145,9 @@ pub const EMULATED_LINE: usize = 64 << 10;
 /// Taken from its serial port at once, in bytes.
 pub const EMULATED_PIECE: usize = 4096;
 
+/// Where the program of an emulated host says nothing for so long it is looked whether its kernel stands still: no test takes half of it.
+pub const EMULATED_SILENCE: Duration = Duration::from_secs(120);
+
 /// From the start of an emulated host to its program's: 10 s on two idle cores, 40 s where six others want each of them. Two of five kernels
 /// of four processors were seen to stand still on such a machine, before they kept their timers ticking: it is started anew then, and has
 /// longer each time, as it may be this machine that is slow.

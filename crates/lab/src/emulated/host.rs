@@ -20,7 +20,7 @@ use super::link::{self, Link};
 use super::said::Said;
 use crate::command::{self, log_end};
 use crate::guest::assembler::Assembler;
-use crate::limits::{EMULATED_LINE, EMULATED_PIECE, EMULATED_STARTS, QEMU_START};
+use crate::limits::{EMULATED_LINE, EMULATED_PIECE, EMULATED_SILENCE, EMULATED_STARTS, QEMU_START};
 use crate::machine::available_memory;
 use crate::require::{check_emulated, has_hardware_virtualisation};
 
@@ -135,31 +135,32 @@ impl EmulatedHost {
         let wanted = [&base[..], &self.modules].concat();
         let modules = self.kernel.modules.in_order(&wanted).await?;
         let archive = pack(&modules, &self.adapters, program)?;
-        let initramfs = files.initramfs();
-        fs::write(&initramfs, archive)
-            .with_context(|| format!("cannot write {}", initramfs.display()))?;
         let mut begun_anew = Vec::new();
-        let began = self.begin(&files, &mut begun_anew).await?;
-        // QEMU has read it; 9 MB that would stay where the caller is killed.
-        fs::remove_file(&initramfs)
-            .with_context(|| format!("cannot remove {}", initramfs.display()))?;
         let mut output = Said::default();
-        let monitor = files.monitor();
-        let ends = listen(began, &monitor, &mut output);
-        let ended = tokio::time::timeout(within, ends).await;
-        let said = || {
-            let console = log_end(&files.console());
-            let qemu = log_end(&files.log());
-            format!("it said:\n{output}\nits console:\n{console}\nQEMU:\n{qemu}")
-        };
-        match ended {
-            Ok(ended) => ended.with_context(said)?,
-            Err(_) => bail!(
-                "the program did not come to its end within {} s; {}",
-                within.as_secs(),
-                said()
-            ),
+        loop {
+            let began = self.begin(&files, &archive, &mut begun_anew).await?;
+            let ends = listen(began, &files, &mut output);
+            let ended = tokio::time::timeout(within, ends).await;
+            let said = || format!("it said:\n{output}\n{}", files.logs());
+            let has_ended = match ended {
+                Ok(ended) => ended.with_context(said)?,
+                Err(_) => bail!(
+                    "the program did not come to its end within {} s; {}",
+                    within.as_secs(),
+                    said()
+                ),
+            };
+            if has_ended {
+                break;
+            }
+            let why = format!("its kernel stood still; {}", said());
+            if begun_anew.len() == EMULATED_STARTS.len() {
+                bail!(why);
+            }
+            begun_anew.push(why);
+            output = Said::default();
         }
+        let said = || format!("it said:\n{output}\n{}", files.logs());
         let status = fs::read_to_string(files.out().join(STATUS)).unwrap_or_default();
         let status = status.trim().parse::<i32>();
         let status = status.with_context(|| format!("the program told no status; {}", said()))?;
@@ -174,7 +175,23 @@ impl EmulatedHost {
     /// Starts it, and waits for its program to begin. An emulated kernel that waits for a timer of a processor that has slept through
     /// it may stand still, and QEMU may abort where one of several emulated processors meets a map of memory that another has changed,
     /// as firmware does for adapters (`iotlb_to_section`, QEMU's issue 1921, in 10.0 as well): it is started anew then.
-    async fn begin(&self, files: &Files<'_>, anew: &mut Vec<String>) -> Result<Began> {
+    async fn begin(
+        &self,
+        files: &Files<'_>,
+        archive: &[u8],
+        anew: &mut Vec<String>,
+    ) -> Result<Began> {
+        let initramfs = files.initramfs();
+        fs::write(&initramfs, archive)
+            .with_context(|| format!("cannot write {}", initramfs.display()))?;
+        let began = self.begin_with(files, anew).await?;
+        // QEMU has read it; 9 MB that would stay where the caller is killed.
+        fs::remove_file(&initramfs)
+            .with_context(|| format!("cannot remove {}", initramfs.display()))?;
+        Ok(began)
+    }
+
+    async fn begin_with(&self, files: &Files<'_>, anew: &mut Vec<String>) -> Result<Began> {
         for within in EMULATED_STARTS {
             let mut child = self.start(files)?;
             let stdout = child.stdout.take();
@@ -325,6 +342,13 @@ impl Files<'_> {
     fn monitor(&self) -> PathBuf {
         self.folder.join("monitor")
     }
+
+    /// What its kernel and QEMU say.
+    fn logs(&self) -> String {
+        let console = log_end(&self.console());
+        let qemu = log_end(&self.log());
+        format!("its console:\n{console}\nQEMU:\n{qemu}")
+    }
 }
 
 /// As QEMU takes it in a list of options: a comma in a value is written twice.
@@ -339,8 +363,10 @@ struct Began {
     first: Vec<u8>,
 }
 
-/// Keeps what the program says, does what it asks for, and waits until QEMU has ended.
-async fn listen(began: Began, monitor: &Path, output: &mut Said) -> Result<()> {
+/// Keeps what the program says, does what it asks for, and waits until QEMU has ended; or ends it where its kernel stands still: whether it
+/// has come to its end.
+async fn listen(began: Began, files: &Files<'_>, output: &mut Said) -> Result<bool> {
+    let monitor = files.monitor();
     let Began {
         mut child,
         mut words,
@@ -352,17 +378,31 @@ async fn listen(began: Began, monitor: &Path, output: &mut Said) -> Result<()> {
     while let Some(said) = piece {
         for line in lines.feed(&said) {
             if let Some(link) = link::read(&line) {
-                set_link(&mut qmp, monitor, &link).await?;
+                set_link(&mut qmp, &monitor, &link).await?;
             }
             output.push(line);
         }
-        piece = next(&mut words).await?;
+        piece = loop {
+            match tokio::time::timeout(EMULATED_SILENCE, next(&mut words)).await {
+                Ok(piece) => break piece?,
+                Err(_) if stands_still(&files.console()) => {
+                    child.kill().await.context("cannot end QEMU")?;
+                    return Ok(false);
+                }
+                Err(_) => {}
+            }
+        };
     }
     let status = child.wait().await.context("cannot wait for QEMU")?;
     if !status.success() {
         bail!("QEMU failed ({status})");
     }
-    Ok(())
+    Ok(true)
+}
+
+/// Whether a kernel says so itself: a timer of one of its processors did not come.
+fn stands_still(console: &Path) -> bool {
+    log_end(console).contains("timer wakeup didn't happen")
 }
 
 /// Whether QEMU, whose output has ended, ended itself by an abort.
