@@ -66,9 +66,9 @@ impl Growing {
         &self.begun.told
     }
 
-    /// What it is.
-    pub const fn kind(&self) -> CheckpointKind {
-        self.begun.key.1
+    /// Whose it is, and what.
+    pub const fn of(&self) -> &(VmName, CheckpointKind) {
+        &self.begun.key
     }
 
     /// Keeps it, unless it was let go meanwhile: its guest has left, or is here. Blocks until a checkpoint is on the disk.

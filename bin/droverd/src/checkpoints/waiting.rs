@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use drover_types::Bytes;
 
 use super::Checkpoints;
-use crate::limits::{CHECKPOINT_WAITING_LEAST, CHECKPOINT_WAITING_PART};
+use crate::limits::{CHECKPOINT_WAITING_LEAST, CHECKPOINT_WAITING_PART, CHECKPOINTS_DEFERRED};
 
 /// Memory that was promised to guests that move, all together.
 pub(super) type Promised = Arc<Mutex<u64>>;
@@ -69,7 +69,11 @@ impl Checkpoints {
             this.defer(work);
         });
         if let Err(left) = left {
-            tracing::error!("relays do not end: a checkpoint is not kept");
+            let waiting = CHECKPOINTS_DEFERRED;
+            tracing::error!(
+                waiting,
+                "so many wait for relays that do not end: one more is not kept, and its pages cross again"
+            );
             // To drop it would wait for the disk.
             self.defer(move || drop(left));
         }

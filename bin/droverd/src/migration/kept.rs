@@ -5,6 +5,7 @@ use drover_types::Bytes;
 use super::carrier::Carrier;
 use crate::checkpoints::{Checkpoints, Growing};
 use crate::facts::memory;
+use crate::limits::RELAY_ENDED;
 
 /// Bytes of its pages that may wait to be written, where the guest itself will take so much of the host's memory; and where they are fewer
 /// than configured, why.
@@ -19,21 +20,22 @@ pub fn end(checkpoints: &Checkpoints, growing: Growing, carrier: Option<Carrier>
     if !is_wanted {
         return checkpoints.defer(move || drop(growing));
     }
+    let (vm, kind) = growing.of().clone();
+    let of = vm.clone();
     let writes = move || {
         if let Some(carrier) = carrier
             && !carrier.relay.wait_until_gone()
         {
-            let pid = carrier.relay.pid();
+            let (pid, seconds) = (carrier.relay.pid(), RELAY_ENDED.as_secs());
             tracing::warn!(
-                pid,
-                "a relay does not end: what it has not written of its guest's pages crosses again"
+                %vm, pid, seconds,
+                "its relay has not ended so long after it was told to: what is not written of the {kind} crosses again"
             );
         }
     };
     checkpoints.defer_behind(writes, move || {
-        let kind = growing.kind();
         if let Err(error) = growing.keep() {
-            tracing::error!(%error, "a {kind} was not kept");
+            tracing::error!(vm = %of, %error, "its {kind} is not kept: its pages cross again");
         }
     });
 }
