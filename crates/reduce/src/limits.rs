@@ -93,6 +93,10 @@ pub(crate) const LASTING: Duration = Duration::from_millis(400);
 /// 0.95 to 0.99 of theirs. What the destination has of a guest that comes back is above.
 pub(crate) const LEAP: f64 = 2.0;
 
+/// The same of a guest that comes back, where what is left goes through a codec as well. What codecs make of all of a guest's pages
+/// stays below: 2.2 to 4.9 times fewer bytes where nothing is there (docs/measurements/reduction.md).
+pub(crate) const PACKED_LEAP: f64 = 6.0;
+
 /// Of a guest that comes back nothing that is a [`LEAP`] is tried before: a trial sends as much as all the rest of a small one.
 pub(crate) const RETURN_LEAPS_FROM: Duration = Duration::from_secs(10);
 

@@ -30,8 +30,8 @@ use crate::codecs::OfCodecs;
 use crate::counts::Counts;
 use crate::limits::{
     ABOUT_AS_FAST, FASTER, FIRST_LOOK, LASTING, LEAP, LITTLE_MORE, LITTLE_MORE_STAYS, MUCH_LESS,
-    MUCH_LESS_STAYS, RETURN_ABOUT_AS_FAST, RETURN_KEEPS, RETURN_LEAPS_FROM, RETURN_SETTLES,
-    WORTH_A_CHANGE,
+    MUCH_LESS_STAYS, PACKED_LEAP, RETURN_ABOUT_AS_FAST, RETURN_KEEPS, RETURN_LEAPS_FROM,
+    RETURN_SETTLES, WORTH_A_CHANGE,
 };
 
 use line::Line;
@@ -230,7 +230,10 @@ fn ways() -> impl Iterator<Item = Way> {
 #[derive(Debug, Clone, Copy, Default)]
 struct Returned {
     all: u64,
+    /// What the destination did not have.
     left: u64,
+    /// What codecs made of that.
+    packed: u64,
 }
 
 /// Decides for one session.
@@ -330,7 +333,9 @@ impl Controller {
             // Of what was passed nobody knows.
             let counts = &seen.counts;
             returned.all += counts.raw.saturating_sub(counts.passed);
-            returned.left += counts.ordinary_section.bytes + counts.dense_section.bytes;
+            let sections = [counts.ordinary_section, counts.dense_section];
+            returned.left += sections.iter().map(|of| of.bytes).sum::<u64>();
+            returned.packed += sections.iter().map(|of| of.packed).sum::<u64>();
         }
         let in_a_second = |bytes: u64| bytes as f64 / seen.lasted.as_secs_f64();
         let carried = in_a_second(seen.counts.wire);
@@ -462,10 +467,13 @@ impl Controller {
         self.model.ratio(Way::with(Codec::None)) * LEAP < 1.0
     }
 
-    /// Whether it comes back, has not come for that long, and the destination had most of what has come: what comes just now, such as
-    /// pages that are written over and over, need not be what it has.
+    /// Whether it comes back, has not come for that long, and the destination had most of what has come, or much of what packs well:
+    /// what comes just now, such as pages that are written over and over, need not be what it has.
     fn is_little_left(&self, within: Duration) -> bool {
-        let is_leap = |of: Returned| of.left as f64 * LEAP < of.all as f64;
+        let is_leap = |of: Returned| {
+            let all = of.all as f64;
+            of.left as f64 * LEAP < all || of.packed as f64 * PACKED_LEAP < all
+        };
         self.now < within && self.returned.is_some_and(is_leap)
     }
 

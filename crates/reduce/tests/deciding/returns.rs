@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use drover_reduce::decide::{Controller, Way};
 use drover_reduce::limits::DECIDED_EVERY;
+use drover_reduce::{Codec, Level};
 
 use crate::world::{GIGABIT, MIB, Made, World, homecoming, packs, seconds, world};
 
@@ -131,6 +132,34 @@ fn what_is_left_of_a_guest_that_comes_back_stays_packed_where_processors_are_sho
         of(1.0).run(&mut controller, DECIDED_EVERY);
         assert_ne!(controller.way(), Way::Off, "{controller:#?}");
     }
+}
+
+#[test]
+fn half_of_a_guest_that_packs_well_is_not_passed_for_time_where_processors_are_short() {
+    // Numbers and short texts, such as a heap of Python's.
+    let well = |made: Made| Made {
+        ratio: made.ratio * 0.45,
+        ..made
+    };
+    let of = |ordinary: f64| World {
+        line: 20.0 * GIGABIT,
+        ordinary,
+        dense: 0.0,
+        of_ordinary: world().of_ordinary.map(well),
+        slowed: 4.0,
+        ..world()
+    };
+    let all_of_it = Way::with(Codec::Zstd(Level::USUAL));
+    assert!(of(0.52).goodput(Way::Off) > 2.0 * of(0.52).goodput(all_of_it));
+    let mut controller = Controller::of_a_return();
+    for _ in 0..78 {
+        of(0.52).run(&mut controller, DECIDED_EVERY);
+        assert!(packs(&controller), "{controller:#?}");
+    }
+    // Of one whose destination has nothing that is still the same, packing alone makes no reason.
+    let mut controller = Controller::of_a_return();
+    of(1.0).run(&mut controller, seconds(5));
+    assert_eq!(controller.way(), Way::Off, "{controller:#?}");
 }
 
 #[test]
