@@ -130,3 +130,82 @@ async fn a_lab_of_three_hosts_is_drained_by_the_commands_that_it_prints_and_leav
     }
     assert_eq!(lab.status(), Value::Null);
 }
+
+/// A small guest with 8192 pages of content, on lines that carry it in some seconds.
+const SMALL: [&str; 8] = [
+    "--memory",
+    "256MiB",
+    "--content",
+    "32MiB",
+    "--dirty",
+    "2MiB@1MiB",
+    "--rate",
+    "250mbit,250mbit",
+];
+
+/// What such a command prints, and the file that it writes.
+fn measured(test: &str, what: &str, options: &[&str]) -> (String, Value) {
+    let lab = Stays::named(test);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("measured.json");
+    let json = ["--json", file.to_str().unwrap()];
+    let text = lab.does(what, &[&SMALL, options, &json].concat());
+    let told = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    (text, told)
+}
+
+fn number(value: &Value) -> f64 {
+    value
+        .as_f64()
+        .unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+#[tokio::test]
+async fn a_comparison_tells_of_each_method_what_became_of_its_bytes() {
+    if lacks_something().await {
+        return;
+    }
+    build_probe();
+    let ways = ["--methods", "drover-zstd,drover-off", "--channels", "2"];
+    let options = [&ways[..], &["--repeats", "1"]].concat();
+    let (text, told) = measured("compares", "compare", &options);
+    for method in ["drover-zstd", "drover-off"] {
+        let summary = &told["summary"][method];
+        assert_eq!([&summary["verified"], &summary["runs"]], [1, 1], "{told}");
+    }
+    assert!(told["runs"][1]["error"].is_null(), "{told}");
+    let reduced = &told["summary"]["drover-zstd"]["reduced"];
+    let median = |bytes: &str| number(&reduced[bytes]["median"]);
+    assert!(median("wire_bytes") > 0.0 && median("wire_bytes") < median("raw_bytes") * 0.9);
+    assert!(median("passed_bytes") < median("wire_bytes") && median("change_bytes") >= 0.0);
+    let ratio = number(&reduced["codecs"]["ordinary"]["zstd:1"]["ratio"]);
+    assert!(ratio > 0.0 && ratio < 0.9, "{reduced}");
+    assert!(number(&reduced["pages"]["ordinary"]["median"]) > 2000.0);
+    assert!(told["summary"]["drover-off"]["reduced"].is_null());
+    assert!(text.contains("changes of pages"), "{text}");
+}
+
+#[tokio::test]
+async fn a_guest_that_leaves_and_returns_is_measured_both_ways() {
+    if lacks_something().await {
+        return;
+    }
+    build_probe();
+    let options = ["--methods", "drover-zstd", "--away", "1"];
+    let (text, told) = measured("returns", "return", &options);
+    assert!(told["wrong"].is_null(), "{told}");
+    let [pair] = told["pairs"].as_array().unwrap().as_slice() else {
+        panic!("one pair was wanted: {told}");
+    };
+    assert!(number(&pair["verified"]) > 8000.0, "{pair}");
+    let ratio = number(&pair["ratio"]);
+    assert!(ratio > 0.0 && ratio < 0.5, "{pair}");
+    let [out, back] = [0, 1].map(|trip| &pair["drover"][trip]);
+    assert_eq!(out["reduction"]["pages"]["stored"], 0, "{out}");
+    let stored = number(&back["reduction"]["pages"]["stored"]);
+    assert!(stored > 4000.0, "{back}");
+    assert_eq!(back["shared_pages"]["found_in_checkpoint"], stored as u64);
+    for trip in ["Bytes of drover-zstd, away:", "Bytes of drover-zstd, back:"] {
+        assert!(text.contains(trip), "{text}");
+    }
+}

@@ -127,6 +127,11 @@ async fn a_disk_that_is_full_costs_no_guest_and_what_is_kept_there_is_whole() {
     for host in [A, B] {
         let kept = checkpoints_when(&hosts, host, |kept| kept.checkpoints.len() == 1).await;
         assert!(kept.taken.0 <= ROOM, "{kept:?}");
+        // With what waited when the guest had moved.
+        let (of, shown) = [(there.unrecorded, &there), (out.left_out, &out)][host];
+        let left_out = of..=of + shown.waiting;
+        let found = kept.checkpoints[0].left_out;
+        assert!(left_out.contains(&found), "{found} of {left_out:?}");
     }
 
     // What is kept are pages of the guest, which are found when it comes back.

@@ -12,10 +12,11 @@ mod hosts;
 use std::time::Duration;
 
 use drover_api::{
-    ErrorCode, EventKind, GuestPlace, MigrateRequest, MigrationPhase, MigrationView, Resolution,
-    ResolveRequest, StopRequest, Told, VmState,
+    ErrorCode, EventKind, GuestPlace, MigrationPhase, MigrationView, Resolution, ResolveRequest,
+    StopRequest, Told, VmState,
 };
 use drover_types::{AtDeadline, Convergence, MigrationId, Throttle};
+use hosts::reduced::begun_by;
 use hosts::{A, B, BOTH_NEEDED, Hosts, PATIENCE, kill, name, refused};
 
 /// Two lines that carry what is left at the deadline in some seconds.
@@ -23,25 +24,20 @@ async fn hosts_with_a_guest(test: &str) -> Option<Hosts> {
     Hosts::with_outage_limit(test, BOTH_NEEDED, 3).await
 }
 
-/// Begins to move the guest, which has hardly been copied by its deadline.
-async fn begun(hosts: &mut Hosts, from: usize) -> MigrationId {
-    hosts.listen_on(1 - from);
-    let request = MigrateRequest {
-        convergence: Convergence {
-            throttle: Some(Throttle::Off),
-            deadline_s: Some(1.try_into().unwrap()),
-            at_deadline: Some(AtDeadline::Postcopy),
-            ..Convergence::default()
-        },
-        ..hosts.request(from, None)
-    };
-    let asked = hosts.client(from).migrate(&name(), &request).await;
-    asked.unwrap().id
+/// Begins to move the guest, which has hardly been copied by its deadline; once it runs at the destination and pages of it follow.
+async fn serving(hosts: &mut Hosts, from: usize) -> MigrationId {
+    serving_by(hosts, from, "off").await
 }
 
-/// The same, once the guest runs at the destination and pages of it follow.
-async fn serving(hosts: &mut Hosts, from: usize) -> MigrationId {
-    let id = begun(hosts, from).await;
+/// The same, reduced in this way.
+async fn serving_by(hosts: &mut Hosts, from: usize, how: &str) -> MigrationId {
+    let convergence = Convergence {
+        throttle: Some(Throttle::Off),
+        deadline_s: Some(1.try_into().unwrap()),
+        at_deadline: Some(AtDeadline::Postcopy),
+        ..Convergence::default()
+    };
+    let id = begun_by(hosts, from, how, convergence).await;
     let serves = |phase: MigrationPhase| phase == MigrationPhase::Serving || phase.has_ended();
     let view = hosts.phase_when(from, id, PATIENCE, serves).await;
     assert_eq!(view.phase, MigrationPhase::Serving, "{view:#?}");
@@ -113,7 +109,8 @@ async fn pages_follow_over_another_session_when_a_relay_of_either_host_was_kille
     let Some(mut hosts) = hosts_with_a_guest("pcrelay").await else {
         return;
     };
-    let id = serving(&mut hosts, A).await;
+    let id = serving_by(&mut hosts, A, "pages").await;
+    let mut reduced = Vec::new();
     for (killed, host) in [(1, A), (2, B)] {
         let view = hosts.client(host).migration(id).await.unwrap();
         kill(view.relay.unwrap().pid);
@@ -121,6 +118,7 @@ async fn pages_follow_over_another_session_when_a_relay_of_either_host_was_kille
             let view = hosts.client(A).migration(id).await.unwrap();
             let reopened = view.postcopy.map_or(0, |postcopy| postcopy.reopened);
             if reopened >= killed {
+                reduced.push(view.reduction.unwrap().raw_bytes);
                 Ok(())
             } else {
                 Err(format!("{view:#?}"))
@@ -130,6 +128,9 @@ async fn pages_follow_over_another_session_when_a_relay_of_either_host_was_kille
     }
     let view = has_moved(&hosts, A, id).await;
     assert_eq!(view.postcopy.unwrap().reopened, 2, "{view:#?}");
+    // What the first session had reduced by then, and nothing of those that were opened anew.
+    let all = view.reduction.unwrap().raw_bytes;
+    assert!(all.0 > 0 && reduced == [all, all], "{all:?}, {reduced:?}");
     let events = events(&hosts, A, id).await;
     assert_eq!(count(&events, stopped), 2, "{events:#?}");
     let follow = |event: &EventKind| *event == EventKind::PagesFollow;

@@ -268,9 +268,14 @@ async fn a_guest_of_which_nothing_is_to_be_kept_leaves_nothing_and_one_that_stay
         },
     );
     let [_, arrived] = moved(&mut hosts, B, "zstd:1").await;
-    assert_eq!(hosts.client(B).checkpoints().await.unwrap().taken.0, 0);
+    // Neither a checkpoint where it left nor a baseline where it arrived, which keeps both of other guests.
+    for host in [A, B] {
+        assert_eq!(hosts.client(host).checkpoints().await.unwrap().taken.0, 0);
+    }
+    let stored = arrived.shared_pages.unwrap();
+    assert_eq!((stored.recorded, stored.unrecorded), (0, 0), "{stored:?}");
     // Nor do other guests find any of it.
-    assert_eq!(arrived.shared_pages.unwrap().added, 0);
+    assert_eq!(stored.added, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use drover_relay::Report;
 use drover_relay::limits::{ACCEPT_PAUSE, HANDSHAKE_TIMEOUT};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -345,7 +346,13 @@ impl<'a> Process<'a> {
     }
 
     fn report(&self, agent: &mut Agent) {
-        let (Some(relay), Ok((_, usage))) = (self.served.report(), record::own()) else {
+        if let Some(relay) = self.served.report() {
+            self.count(agent, relay);
+        }
+    }
+
+    fn count(&self, agent: &mut Agent, relay: Report) {
+        let Ok((_, usage)) = record::own() else {
             return;
         };
         let latency = self.awake.as_ref().map(Awake::told);
@@ -412,6 +419,9 @@ impl<'a> Process<'a> {
         if let Some(mut agent) = self.agent.take() {
             if agent.misses(&self.history) {
                 self.tell_news(&mut agent);
+            }
+            if let Some(relay) = self.served.last_report() {
+                self.count(&mut agent, relay);
             }
             agent.last_words();
         }

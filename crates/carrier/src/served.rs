@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use drover_relay::limits::PATHS_KEPT;
 use drover_relay::{
-    Acceptor, ByeCode, DigestKey, Encryption, End, Event, Identity, NoFingerprint, Order, Relay,
-    Report, SealKey, Security, Settings, Sizes, Sockets, Tls, Token, open_lanes,
+    Acceptor, Behind, ByeCode, DigestKey, Encryption, End, Event, Identity, NoFingerprint, Order,
+    Relay, Report, SealKey, Security, Settings, Sizes, Sockets, Tls, Token, open_lanes,
 };
 use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId, with_sources};
 
@@ -40,6 +40,8 @@ pub(crate) struct Asker {
 pub(crate) struct Served {
     inbox: Arc<Inbox>,
     relay: Option<Arc<Relay>>,
+    /// The counters of one that was let go of, and what goes on behind it.
+    last: Option<(Report, Behind)>,
     /// Who lets lanes in, once they are expected.
     acceptor: Option<Arc<Acceptor>>,
     state: State,
@@ -60,6 +62,7 @@ impl Served {
         Self {
             inbox,
             relay: None,
+            last: None,
             acceptor: None,
             state,
             beside: Arc::default(),
@@ -100,6 +103,13 @@ impl Served {
 
     pub(crate) fn report(&self) -> Option<Report> {
         self.relay.as_ref().map(|relay| relay.report())
+    }
+
+    /// The counters of a relay that was let go of and that stored or recorded pages: what is not written by now is left out.
+    pub(crate) fn last_report(&self) -> Option<Report> {
+        let (mut report, behind) = self.last.clone()?;
+        behind.report_end(report.stored.as_mut()?);
+        Some(report)
     }
 
     pub(crate) fn encryption(&self) -> Option<Encryption> {
@@ -353,6 +363,7 @@ impl Served {
     /// Has the relay end as soon as its threads have.
     pub(crate) fn let_go(&mut self) {
         if let Some(relay) = self.relay.take() {
+            self.last = relay.behind().map(|behind| (relay.report(), behind));
             relay.cut();
         }
     }

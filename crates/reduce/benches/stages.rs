@@ -43,6 +43,41 @@ fn alone(encoder: &mut Encoder, chunk: &[u8], first: u64) {
     encoder.write(chunk, &mut ());
 }
 
+/// What chunks become, one after the other.
+fn expand(decoder: &mut Decoder, packed: &[Vec<u8>], kept: &mut destination::Kept) {
+    let mut raw = Vec::new();
+    for chunk in packed {
+        let unpacked = decoder.unpack(chunk).unwrap();
+        let fetched = unpacked.fetch(&()).unwrap();
+        let expanded = fetched.expand(kept, &mut raw).unwrap();
+        black_box(expanded.check().unwrap());
+    }
+}
+
+/// Chunks of pages that both ends keep by then, with the destination's end.
+fn kept_by_both(chunks: &[&[u8]]) -> (Vec<Vec<u8>>, Decoder, destination::Kept) {
+    let mut encoder = Encoder::new(0, PAGE, WINDOW_LOG);
+    let mut decoder = Decoder::new(CHUNK, PAGE, WINDOW_LOG);
+    let mut here = source::Kept::new(PAGE, 1 << 16);
+    let mut there = destination::Kept::new(PAGE, 1 << 16);
+    let mut round = |begins: u64| {
+        let pack = |(number, chunk): (u64, &&[u8])| {
+            let mut packed = Vec::new();
+            let spans = spans(chunk, number * 30);
+            encoder.describe(begins + number, chunk, &spans, &mut here, &mut ());
+            let none = choice(Codec::None);
+            encoder.pack(chunk, none, &mut packed).unwrap();
+            packed
+        };
+        let packed: Vec<_> = (0..).zip(chunks).map(pack).collect();
+        expand(&mut decoder, &packed, &mut there);
+        packed
+    };
+    round(0);
+    let packed = round(chunks.len() as u64);
+    (packed, decoder, there)
+}
+
 fn stages(criterion: &mut Criterion) {
     let content = programs(24 * CHUNK);
     let chunks: Vec<&[u8]> = content.chunks_exact(CHUNK).collect();
@@ -106,6 +141,15 @@ fn stages(criterion: &mut Criterion) {
             }
         });
     });
+    group.bench_function("expand again", |bench| {
+        let (packed, mut decoder, mut kept) = kept_by_both(&chunks);
+        let wire: usize = packed.iter().map(Vec::len).sum();
+        assert!(
+            wire as u64 * 20 < all,
+            "{wire} of {all}: pages are not kept"
+        );
+        bench.iter(|| expand(&mut decoder, &packed, &mut kept));
+    });
     group.finish();
 }
 
@@ -141,16 +185,8 @@ fn codecs(criterion: &mut Criterion) {
         });
         group.bench_function(BenchmarkId::new("read", name), |bench| {
             let new = || Decoder::new(CHUNK, PAGE, WINDOW_LOG);
-            let mut raw = Vec::new();
             let mut kept = destination::Kept::new(PAGE, 0);
-            let mut decode = |decoder: &mut Decoder| {
-                for chunk in &packed {
-                    let unpacked = decoder.unpack(chunk).unwrap();
-                    let fetched = unpacked.fetch(&()).unwrap();
-                    let expanded = fetched.expand(&mut kept, &mut raw).unwrap();
-                    black_box(expanded.check().unwrap());
-                }
-            };
+            let mut decode = |decoder: &mut Decoder| expand(decoder, &packed, &mut kept);
             bench.iter_batched_ref(new, &mut decode, criterion::BatchSize::LargeInput);
         });
     }

@@ -61,7 +61,7 @@ pub use listener::{Expected, LaneListener};
 pub use local::Sockets;
 pub use opening::open_lane;
 pub use reduction::{
-    BaselineFile, Decided, ExpandTimes, Expanded, NotAdded, Policy, Reduction, StoredFile,
+    BaselineFile, Behind, Decided, ExpandTimes, Expanded, NotAdded, Policy, Reduction, StoredFile,
     StoredPages,
 };
 pub use relay::Relay;

@@ -16,7 +16,7 @@ use crate::handshake::{Opened, Order};
 use crate::limits::{BUFFER_BYTES_MAX, SPARE_BYTES_MAX};
 use crate::local::{Local, Sockets};
 use crate::pool::Pool;
-use crate::reduction::{BaselineFile, NotAdded, StoredFile};
+use crate::reduction::{BaselineFile, Behind, NotAdded, StoredFile};
 use crate::report::{Event, NotStarted, Report, Settings};
 use crate::shared::{Listener, Shared, spawn};
 
@@ -219,6 +219,12 @@ impl Relay {
     #[must_use]
     pub fn report(&self) -> Report {
         self.shared.report()
+    }
+
+    /// What becomes of pages that are stored or recorded, also when nothing else of the relay is left; where bytes are reduced.
+    #[must_use]
+    pub fn behind(&self) -> Option<Behind> {
+        Some(self.shared.reduction.as_ref()?.behind())
     }
 
     /// Ends the session, whatever it is doing: the peer is told, and everything is closed within

@@ -127,6 +127,7 @@ fn what_waits_to_be_stored_is_written_before_nothing_of_the_relay_is_left() {
         source_events,
         ..
     } = pair;
+    let (mut stored, behind) = (of_stored(&source), source.behind().unwrap());
     source.close(ByeCode::Finished);
     drop(source);
     let over = loop {
@@ -137,6 +138,11 @@ fn what_waits_to_be_stored_is_written_before_nothing_of_the_relay_is_left() {
     assert_eq!(over, RecvTimeoutError::Disconnected);
     let different: HashSet<_> = all.concat().into_iter().map(|(_, page)| page).collect();
     assert_eq!(segment.count().unwrap() as usize, different.len());
+    behind.report_end(&mut stored);
+    assert_eq!(
+        (stored.added, stored.waiting, stored.left_out),
+        (different.len() as u64, 0, 0)
+    );
 }
 
 /// A file with one page that no guest has.

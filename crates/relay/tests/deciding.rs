@@ -5,6 +5,7 @@
 mod pair;
 mod streams;
 
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
 use std::mem::ManuallyDrop;
@@ -14,10 +15,13 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use drover_relay::{Codec, Decided, Policy, Reduced, Times, Way};
+use drover_relay::limits::PACKING_NICE;
+use drover_relay::{Codec, Decided, Level, Policy, Reduced, Times, Way};
 use drover_types::ByteRate;
 use drover_wire::ByeCode;
 use pair::{Pair, Protected, pair_of};
+use rustix::process::setpriority_process;
+use rustix::thread::gettid;
 use streams::{BEGINNING_BYTES, PAGE, by, main_channel, multifd, packet, page, until};
 
 /// Pages of one packet.
@@ -60,7 +64,11 @@ struct Moving {
 
 impl Moving {
     fn begin(rate: Option<ByteRate>) -> Self {
-        let pair = pair_of(Protected::Plain, by(Policy::Fastest));
+        Self::begin_by(Policy::Fastest, rate)
+    }
+
+    fn begin_by(policy: Policy, rate: Option<ByteRate>) -> Self {
+        let pair = pair_of(Protected::Plain, by(policy));
         pair.source.limit(None, rate);
         pair.connect();
         let mut main = UnixStream::connect(&pair.near).unwrap();
@@ -306,4 +314,39 @@ fn under_quota(file: &Path) {
 
 fn at_work(times: &Times) -> Duration {
     times.describing + times.packing + times.trying + times.carrying
+}
+
+/// With which `nice` threads whose names begin so are found just now (proc_pid_stat(5), field 19).
+fn nice_of(threads: &str) -> BTreeSet<i32> {
+    let tasks = fs::read_dir("/proc/self/task").unwrap();
+    let stats = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("stat")).ok());
+    let nice = |stat: String| {
+        let (name, fields) = stat.split_once('(')?.1.rsplit_once(") ")?;
+        let nice = fields.split(' ').nth(16)?.parse().ok()?;
+        name.starts_with(threads).then_some(nice)
+    };
+    stats.filter_map(nice).collect()
+}
+
+#[test]
+fn threads_that_pack_and_unpack_have_less_priority_meanwhile_and_only_then() {
+    let own = |nice| setpriority_process(Some(gettid()), nice);
+    // At the end of the scale, as where tests are to disturb nobody, less would be the same.
+    if let Err(error) = own(PACKING_NICE).and_then(|()| own(0)) {
+        println!(
+            "skipped, because threads have their priority back with CAP_SYS_NICE only: {error}"
+        );
+        return;
+    }
+    let zstd = Way::with(Codec::Zstd(Level::USUAL));
+    let moving = Moving::begin_by(Policy::Always(zstd), None);
+    // The source reads channels and packs, the destination unpacks and writes them.
+    for threads in ["relay-read-", "relay-write-"] {
+        let mut seen = BTreeSet::new();
+        until(|| {
+            seen.extend(nice_of(threads));
+            seen.is_superset(&BTreeSet::from([0, PACKING_NICE]))
+        });
+    }
+    drop(moving);
 }

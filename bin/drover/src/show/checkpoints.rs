@@ -9,12 +9,13 @@ pub fn checkpoints(view: &CheckpointsView) -> String {
     if view.size.0 == 0 {
         return "none are kept here (`checkpoints.size` in the agent's configuration)\n".to_owned();
     }
-    let mut rows = vec![row(&["VM", "KIND", "SIZE", "SINCE", "UNTIL"])];
+    let mut rows = vec![row(&["VM", "KIND", "SIZE", "LEFT OUT", "SINCE", "UNTIL"])];
     for kept in &view.checkpoints {
         rows.push(vec![
             kept.vm.to_string(),
             kept.kind.to_string(),
             kept.bytes.to_string(),
+            format!("{} pages", kept.left_out),
             format!("{:.0}", kept.since),
             format!("{:.0}", kept.until),
         ]);
@@ -39,14 +40,14 @@ mod tests {
     fn checkpoints_are_listed_with_what_they_take() {
         let kept = json!({
             "size": 64_u64 << 30, "taken": 3_u64 << 30, "checkpoints": [{
-                "vm": "web", "bytes": 2_u64 << 30,
+                "vm": "web", "bytes": 2_u64 << 30, "left_out": 7,
                 "since": "2026-11-24T10:00:00.25Z", "until": "2026-11-25T10:00:00.25Z",
             }],
         });
         let mut view: CheckpointsView = serde_json::from_value(kept).unwrap();
         let text = checkpoints(&view);
         assert!(
-            text.contains("web  checkpoint") && text.contains("2026-11-24T10:00:00Z"),
+            text.contains("web  checkpoint  2 GiB  7 pages   2026-11-24T10:00:00Z"),
             "{text}"
         );
         assert!(text.ends_with("3 GiB of 64 GiB taken\n"), "{text}");

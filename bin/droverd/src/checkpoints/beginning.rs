@@ -162,6 +162,7 @@ impl Checkpoints {
             seal: *seal.bytes(),
             since: Timestamp::now(),
             until: Timestamp::now(),
+            left_out: 0,
         };
         Ok((Growing::new(self.clone(), key, file, told), for_relay))
     }

@@ -42,6 +42,9 @@ pub(super) struct Told {
     pub(super) seal: [u8; 32],
     pub(super) since: Timestamp,
     pub(super) until: Timestamp,
+    /// Pages that were not kept.
+    #[serde(default)]
+    pub(super) left_out: u64,
 }
 
 impl std::fmt::Debug for Told {

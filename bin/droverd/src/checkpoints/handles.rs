@@ -71,6 +71,11 @@ impl Growing {
         &self.begun.key
     }
 
+    /// So many pages were not kept, which is told of it.
+    pub const fn lacks(&mut self, pages: u64) {
+        self.begun.told.left_out = pages;
+    }
+
     /// Keeps it, unless it was let go meanwhile: its guest has left, or is here. Blocks until a checkpoint is on the disk.
     ///
     /// # Errors

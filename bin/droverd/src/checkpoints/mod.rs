@@ -405,6 +405,7 @@ impl Checkpoints {
                 vm: key.0.clone(),
                 kind: key.1,
                 bytes: *takes,
+                left_out: told.left_out,
                 since: told.since,
                 until: told.until,
             }),

@@ -95,7 +95,9 @@ fn there(directory: &TempDir) -> (usize, usize) {
 fn what_left_is_found_at_its_return_also_by_another_agent_and_then_removed() {
     let directory = tempfile::tempdir().unwrap();
     let all = opened(&directory, 64 << 20);
-    leaves(&all, "web", 7).keep().unwrap();
+    let mut growing = leaves(&all, "web", 7);
+    growing.lacks(3);
+    growing.keep().unwrap();
     assert!(all.has(&vm("web")) && !all.has(&vm("db")));
     let key = all.key().clone();
     drop(all);
@@ -104,6 +106,7 @@ fn what_left_is_found_at_its_return_also_by_another_agent_and_then_removed() {
     assert_eq!(*all.key(), key);
     let view = all.view();
     assert_eq!(view.checkpoints.len(), 1);
+    assert_eq!(view.checkpoints[0].left_out, 3);
     assert!(view.taken.0 >= 4096 && view.taken.0 < MEMORY.0, "{view:?}");
     let (returning, file, stored) = all.take(&vm("web")).unwrap().unwrap();
     assert!(!stored.fill);

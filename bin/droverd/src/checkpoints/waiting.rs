@@ -57,16 +57,17 @@ impl Checkpoints {
         (WaitingRoom { all, bytes }, less)
     }
 
-    /// Does something with a file once whoever writes it is waited for, which nobody else has to wait for. Blocks nobody.
-    pub fn defer_behind(
+    /// Does something with a file once whoever writes it is waited for, which nobody else has to wait for, and with what that told. Blocks
+    /// nobody.
+    pub fn defer_behind<T: Send + 'static>(
         &self,
-        waits: impl FnOnce() + Send + 'static,
-        work: impl FnOnce() + Send + 'static,
+        waits: impl FnOnce() -> T + Send + 'static,
+        work: impl FnOnce(T) + Send + 'static,
     ) {
         let this = self.clone();
         let left = self.0.behind.add(move || {
-            waits();
-            this.defer(work);
+            let told = waits();
+            this.defer(move || work(told));
         });
         if let Err(left) = left {
             let waiting = CHECKPOINTS_DEFERRED;
@@ -104,8 +105,9 @@ mod tests {
         let own = tell.clone();
         let waits = move || {
             let _ = writes.recv();
+            "behind"
         };
-        all.defer_behind(waits, move || own.send("behind").unwrap());
+        all.defer_behind(waits, move |told| own.send(told).unwrap());
         all.defer(move || tell.send("another").unwrap());
         assert_eq!(told.recv().unwrap(), "another");
         drop(end);

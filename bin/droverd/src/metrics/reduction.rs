@@ -75,6 +75,7 @@ struct Families {
     raw: Family<Moving, Counter>,
     wire: Family<Moving, Counter>,
     passed: Family<Moving, Counter>,
+    changes: Family<Moving, Counter>,
     pages: Family<Pages, Counter>,
     section: Family<Section, Counter>,
     packed: Family<Section, Counter>,
@@ -116,6 +117,7 @@ impl Families {
             (&self.raw, view.raw_bytes),
             (&self.wire, view.wire_bytes),
             (&self.passed, view.passed_bytes),
+            (&self.changes, view.change_bytes),
         ] {
             family.get_or_create(&moving).inc_by(bytes.0);
         }
@@ -241,6 +243,8 @@ impl Families {
         registry.register("migration_reduction_wire_bytes", help, self.wire);
         let help = "Of them, bytes that were carried as they are, as that was faster";
         registry.register("migration_reduction_passed_bytes", help, self.passed);
+        let help = "What the changes of pages took before their codec";
+        registry.register("migration_reduction_change_bytes", help, self.changes);
         let help = "Pages by what became of them";
         registry.register("migration_reduction_pages", help, self.pages);
         let help = "Bytes before their codec";

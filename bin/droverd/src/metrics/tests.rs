@@ -267,6 +267,7 @@ fn what_became_of_bytes_and_pages_is_told_by_number() {
         ("reduction_raw_bytes_total", moving.to_owned(), "640"),
         ("reduction_wire_bytes_total", moving.to_owned(), "160"),
         ("reduction_passed_bytes_total", moving.to_owned(), "30"),
+        ("reduction_change_bytes_total", moving.to_owned(), "4"),
         ("reduction_kept_bytes", moving.to_owned(), "450"),
         ("reduction_pages_total", of(r#"pages="zero""#), "8"),
         ("reduction_pages_total", of(r#"pages="filled""#), "1"),

@@ -58,6 +58,9 @@ pub struct CheckpointView {
     /// Bytes that it takes on the disk.
     #[schema(value_type = u64)]
     pub bytes: Bytes,
+    /// Pages that crossed and were not kept, for want of room or time, with those that waited behind the guest: they cross again.
+    #[serde(default)]
+    pub left_out: u64,
     /// When the guest had left, or arrived.
     #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,

@@ -64,7 +64,7 @@ pub struct ReducedPages {
     pub filled: u64,
     /// The destination had them.
     pub same: u64,
-    /// Its host had them of another guest.
+    /// Its host had stored them: of guests that share pages there, this one included, or in the guest's checkpoint.
     #[serde(default)]
     pub stored: u64,
     /// Its host had stored another version, and what changed was sent.

@@ -19,6 +19,8 @@ pub struct ReducedSummary {
     pub wire_bytes: Spread,
     /// Of them, those that were carried as they are.
     pub passed_bytes: Spread,
+    /// What the changes of pages took before their codec.
+    pub change_bytes: Spread,
     /// Pages by what became of them, at the source.
     pub pages: BTreeMap<String, Spread>,
     /// Pages that the guest found at its destination: `shared` with other guests, or in its `checkpoint`.
@@ -60,6 +62,7 @@ impl ReducedSummary {
             raw_bytes: spread(|view| view.raw_bytes)?,
             wire_bytes: spread(|view| view.wire_bytes)?,
             passed_bytes: spread(|view| view.passed_bytes)?,
+            change_bytes: spread(|view| view.change_bytes)?,
             pages: by_name(views.iter().map(|view| view.pages.kinds())),
             found: by_name(shared().map(|shared| {
                 [
@@ -78,10 +81,11 @@ impl ReducedSummary {
     /// For a person, beside the name of its method.
     pub(crate) fn lines(&self) -> String {
         let mut text = format!(
-            "  bytes        {} became {}, {} of them passed as they are\n",
+            "  bytes        {} became {}, {} of them passed as they are; changes of pages {}\n",
             in_bytes(self.raw_bytes),
             in_bytes(self.wire_bytes),
-            in_bytes(self.passed_bytes)
+            in_bytes(self.passed_bytes),
+            in_bytes(self.change_bytes)
         );
         let count = |spread: &Spread| shown(*spread, |count| format!("{count:.0}"));
         let seconds = |spread: &Spread| shown(*spread, |ms| format!("{:.2}", ms / 1000.0));
@@ -188,7 +192,7 @@ mod tests {
             "resent_bytes": 0, "protocol_bytes": 0, "notes": [],
             "reduction": {
                 "mode": "auto", "kept_most": 1, "raw_bytes": 100 << 20, "wire_bytes": wire << 20,
-                "passed_bytes": 0, "change_bytes": 0, "codecs": codecs,
+                "passed_bytes": 0, "change_bytes": wire << 10, "codecs": codecs,
                 "pages": {"zero": 9, "filled": 1, "same": 2, "stored": 3, "changed": 4, "ordinary": 5, "dense": 6},
                 "ordinary": {"bytes": 0, "packed": 0}, "dense": {"bytes": 0, "packed": 0},
                 "times": {"lines_ms": 1000 + wire, "destination_ms": 0, "hypervisor_ms": 0, "processors_ms": 0,
@@ -232,7 +236,7 @@ mod tests {
         assert!(summary.codecs["dense"].is_empty());
         let told = summary.lines();
         for line in [
-            "bytes        100 MiB became 40 MiB (30 MiB-50 MiB), 0 B of them passed",
+            "bytes        100 MiB became 40 MiB (30 MiB-50 MiB), 0 B of them passed as they are; changes of pages 40 KiB (30 KiB-50 KiB)\n",
             "pages        changed 4, dense 6, filled 1, ordinary 5, same 2, stored 3, stored_changed 0, zero 9\n",
             "found there  checkpoint 7, shared 20 (10-30)\n",
             "ordinary     lz4 40 MiB (20 MiB-40 MiB) to 20 MiB (10 MiB-30 MiB) (60 %) in 0.10 s\n",

@@ -39,7 +39,7 @@ pub use expander::{ExpandTimes, Expanded};
 pub(crate) use glance::Glance;
 pub(crate) use reducer::{Reducer, Taken};
 pub(crate) use stored::TELLING;
-pub use stored::{BaselineFile, NotAdded, StoredFile, StoredPages};
+pub use stored::{BaselineFile, Behind, NotAdded, StoredFile, StoredPages};
 use stored::{Bases, Filling, Known, Recording, Store};
 
 use crate::limits::STORED_WAITING_BYTES;
@@ -238,30 +238,21 @@ impl Shared {
         }
     }
 
+    /// What becomes of pages that are stored or recorded, also when nothing else of this is left.
+    pub(crate) fn behind(&self) -> Behind {
+        Behind::new(self.filling(), self.recording())
+    }
+
     /// What became of stored pages so far, where they were agreed on or are stored.
     pub(crate) fn report_stored(&self) -> Option<StoredPages> {
-        let filling = self.filling().map(Filling::report);
-        let (recording, bases) = (self.recording(), self.bases.get());
-        let is_any = self.agreed.stored_pages > 0
-            || filling.is_some()
-            || recording.is_some()
-            || bases.is_some();
+        let (behind, bases) = (self.behind(), self.bases.get());
+        let is_any = self.agreed.stored_pages > 0 || behind.is_any() || bases.is_some();
         is_any.then(|| {
-            let told = match &self.end {
+            let mut report = match &self.end {
                 End::Source(_, known) => known.report(),
                 End::Destination(_, store) => store.report(),
             };
-            let filling = filling.unwrap_or_default();
-            let mut report = StoredPages {
-                added: filling.added,
-                waiting: filling.waiting,
-                left_out: filling.left_out,
-                trouble: told.trouble.or(filling.trouble),
-                ..told
-            };
-            if let Some(recording) = recording {
-                recording.add_to(&mut report);
-            }
+            behind.report(&mut report);
             if let Some(bases) = bases {
                 bases.add_to(&mut report);
             }

@@ -75,8 +75,9 @@ pub(super) struct Standing {
     pub(super) trouble: Option<String>,
 }
 
+/// The same, as it is counted.
 #[derive(Debug, Default)]
-struct Counts {
+pub(super) struct Counts {
     /// Bytes that wait, or are being put together to, and the pages that they are.
     waiting_bytes: AtomicU64,
     waiting: AtomicU64,
@@ -128,12 +129,30 @@ impl<B: Send + 'static> Background<B> {
         self.counts.over.store(true, Ordering::Relaxed);
     }
 
+    /// They go on to be counted when this is dropped, until all that waits is written.
+    pub(super) fn counts(&self) -> Arc<Counts> {
+        self.counts.clone()
+    }
+}
+
+impl Counts {
     pub(super) fn standing(&self) -> Standing {
         Standing {
-            written: self.counts.written.load(Ordering::Relaxed),
-            waiting: self.counts.waiting.load(Ordering::Relaxed),
-            left_out: self.counts.left_out.load(Ordering::Relaxed),
-            trouble: lock(&self.counts.trouble).clone(),
+            written: self.written.load(Ordering::Relaxed),
+            waiting: self.waiting.load(Ordering::Relaxed),
+            left_out: self.left_out.load(Ordering::Relaxed),
+            trouble: lock(&self.trouble).clone(),
+        }
+    }
+}
+
+impl Standing {
+    /// When nobody writes any more.
+    pub(super) fn ended(self) -> Self {
+        Self {
+            waiting: 0,
+            left_out: self.left_out + self.waiting,
+            ..self
         }
     }
 }
@@ -216,20 +235,22 @@ mod tests {
         assert_eq!(put_together, 10);
         let Standing {
             waiting, left_out, ..
-        } = background.standing();
+        } = background.counts().standing();
         assert_eq!((waiting, left_out), (10, 10));
+        let ended = background.counts().standing().ended();
+        assert_eq!((ended.waiting, ended.left_out), (0, 20));
         for _ in 0..10 {
             background.offer(size(3), || put_together += 1);
         }
         assert_eq!(put_together, 10);
-        assert_eq!(background.standing().left_out, 40);
+        assert_eq!(background.counts().standing().left_out, 40);
         drop(end);
-        while background.standing().waiting > 0 {
+        while background.counts().standing().waiting > 0 {
             std::thread::yield_now();
         }
         let Standing {
             left_out, trouble, ..
-        } = background.standing();
+        } = background.counts().standing();
         assert_eq!(left_out, 50);
         assert!(trouble.is_some());
     }
@@ -256,15 +277,15 @@ mod tests {
         begun.recv().unwrap();
         background.give_up();
         drop(go_on);
-        while background.standing().waiting > 0 {
+        while background.counts().standing().waiting > 0 {
             std::thread::yield_now();
         }
         let Standing {
             written, left_out, ..
-        } = background.standing();
+        } = background.counts().standing();
         assert_eq!((written, left_out), (1, 9));
         background.offer(size, || panic!("it is put together"));
-        assert_eq!(background.standing().left_out, 10);
+        assert_eq!(background.counts().standing().left_out, 10);
     }
 
     #[test]

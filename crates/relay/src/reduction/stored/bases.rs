@@ -10,7 +10,7 @@ use drover_qstream::Channel;
 use drover_reduce::{PageId, Span};
 use drover_types::with_sources;
 
-use super::background::{Background, Size, Written};
+use super::background::{Background, Counts, Size, Written};
 use super::{NotAdded, StoredPages};
 use crate::limits::STORED_WAITING_BYTES;
 use crate::pool::lock;
@@ -90,12 +90,8 @@ impl Recording {
         self.background.give_up();
     }
 
-    pub(crate) fn add_to(&self, report: &mut StoredPages) {
-        let standing = self.background.standing();
-        report.recorded = standing.written;
-        report.waiting += standing.waiting;
-        report.unrecorded = standing.left_out;
-        report.trouble = report.trouble.take().or(standing.trouble);
+    pub(super) fn counts(&self) -> Arc<Counts> {
+        self.background.counts()
     }
 }
 

@@ -1,11 +1,12 @@
 //! Stores the pages of a guest that cross, for others or for its return.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use drover_pagestore::{DigestKey, Filler, SealKey, Segment};
 
-use super::background::{Background, Size, Written};
-use super::{NotAdded, StoredPages};
+use super::NotAdded;
+use super::background::{Background, Counts, Size, Written};
 
 const KEPT_FROM_IT: &str = "another relay has kept all others from it, as one does that is stopped";
 
@@ -64,15 +65,8 @@ impl Filling {
         self.background.give_up();
     }
 
-    pub(crate) fn report(&self) -> StoredPages {
-        let standing = self.background.standing();
-        StoredPages {
-            added: standing.written,
-            waiting: standing.waiting,
-            left_out: standing.left_out,
-            trouble: standing.trouble,
-            ..StoredPages::default()
-        }
+    pub(super) fn counts(&self) -> Arc<Counts> {
+        self.background.counts()
     }
 }
 
@@ -107,17 +101,17 @@ mod tests {
         let page = 0..1024;
         let crossed = std::slice::from_ref(&page);
         filling.offer(&[1; 1024], crossed);
-        while filling.report().left_out == 0 {
+        while filling.counts().standing().left_out == 0 {
             std::thread::yield_now();
         }
-        while filling.report().trouble.is_none() {
+        while filling.counts().standing().trouble.is_none() {
             std::thread::yield_now();
         }
-        let told = filling.report().trouble.unwrap();
+        let told = filling.counts().standing().trouble.unwrap();
         assert!(told.contains("another relay"), "{told}");
         drop(stopped);
         // It goes on.
-        while filling.report().added == 0 {
+        while filling.counts().standing().written == 0 {
             filling.offer(&[1; 1024], crossed);
         }
     }
@@ -134,17 +128,17 @@ mod tests {
         let raw: Vec<u8> = (0..4_u8).flat_map(|page| [page; 1024]).collect();
         let crossed = [0..1024, 2048..4096];
         filling.offer(&raw, &crossed);
-        while filling.report().trouble.is_none() {
+        while filling.counts().standing().trouble.is_none() {
             std::thread::yield_now();
         }
-        let report = filling.report();
-        assert_eq!(report.added, 2);
+        let report = filling.counts().standing();
+        assert_eq!(report.written, 2);
         assert!(report.trouble.unwrap().contains("no more pages fit"));
         let mut page = vec![9; 1024];
         segment.read(1, &mut page).unwrap();
         assert_eq!(page, [2; 1024]);
         // Nobody takes it any more, which is counted.
-        while filling.report().left_out == 0 {
+        while filling.counts().standing().left_out == 0 {
             filling.offer(&raw, &crossed);
         }
     }

@@ -25,6 +25,7 @@
 
 mod background;
 mod bases;
+mod behind;
 mod filling;
 mod held;
 mod known;
@@ -39,6 +40,7 @@ use serde::{Deserialize, Serialize};
 
 pub use bases::BaselineFile;
 pub(crate) use bases::{Bases, Recording, Tap};
+pub use behind::Behind;
 pub(crate) use filling::Filling;
 pub(crate) use known::Known;
 pub(crate) use store::Store;
