@@ -11,17 +11,17 @@ use crate::show::{row, table};
 /// Columns that one line of a finding may take.
 const COLUMNS: usize = 100;
 
-/// One line for each finding, and what else there is to say.
+/// One line for each finding, or for those of which one end is to blame, and what else there is to say.
 pub fn report(report: &Report, with_skipped: bool, missing: &[Missing]) -> String {
     let mut said = String::new();
     if !report.findings.is_empty() {
         let mut rows = vec![row(&["", "WHERE", "RULE", "FOUND"])];
-        rows.extend(report.findings.iter().map(|finding| {
+        rows.extend(report.folded().iter().map(|told| {
             vec![
-                finding.found.severity.to_string(),
-                clean(&finding.subject).to_string(),
-                finding.rule.clone(),
-                clean(&finding.found.read).to_string(),
+                told.finding.found.severity.to_string(),
+                clean(&told.subject()).to_string(),
+                told.finding.rule.clone(),
+                clean(&told.read()).to_string(),
             ]
         }));
         for line in table(&rows).lines() {

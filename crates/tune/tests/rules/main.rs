@@ -7,6 +7,7 @@ mod dcbx;
 mod definitions;
 mod document;
 mod domains;
+mod folded;
 mod guests;
 mod hosts;
 mod kernel;
