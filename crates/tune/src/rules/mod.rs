@@ -433,7 +433,7 @@ pub const RULES: &[Rule] = &[
     rule(
         "pair-rdma",
         "RDMA at both ends of a network is of one kind",
-        INFINIBAND,
+        "kernel: Documentation/ABI/stable/sysfs-class-infiniband; kernel: Documentation/ABI/testing/configfs-rdma_cm",
         OfPair(pairs::rdma),
     ),
     rule(

@@ -327,3 +327,28 @@ fn a_driver_of_the_kernel_may_be_of_another_kernel_and_one_that_is_not_is_named(
     let skipped = report.skipped.iter().find(|one| one.rule == "pair-adapter");
     assert!(skipped.unwrap().because.starts_with("driver's version: "));
 }
+
+#[test]
+fn a_kind_that_programs_take_by_default_alone_has_the_command_and_the_host_named() {
+    let by_hand = |spoil: fn(&mut Host)| {
+        let mut other = healthy("b", 2);
+        spoil(&mut other);
+        let findings = examine(&[healthy("a", 1), other], &[]).findings.into_iter();
+        let mut found = findings.filter(|finding| finding.rule == "pair-rdma");
+        found.next().unwrap().found.by_hand.unwrap()
+    };
+    let by_default = by_hand(|host| rdma(host).default_kind = Some("IB/RoCE v1".into()));
+    assert_eq!(
+        by_default,
+        "on b, until its next start: mkdir -p /sys/kernel/config/rdma_cm/mlx5_0 && \
+         echo 'RoCE v2' > /sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode"
+    );
+    // Without an address of it no default helps, nor does one between Ethernet and InfiniBand.
+    for spoil in [
+        (|host| _ = rdma(host).kinds.remove("RoCE v2")) as fn(&mut Host),
+        |host| rdma(host).layer = "InfiniBand".into(),
+    ] {
+        let told = by_hand(spoil);
+        assert!(told.starts_with("see what `rdma-kind` says"), "{told}");
+    }
+}
