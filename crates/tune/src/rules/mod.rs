@@ -449,6 +449,12 @@ pub const RULES: &[Rule] = &[
         OfPair(pairs::qemu),
     ),
     rule(
+        "pair-cpu",
+        "both hosts have the same processor",
+        "QEMU: docs/system/cpu-models-x86.rst.inc",
+        OfPair(pairs::cpu),
+    ),
+    rule(
         "pair-clock",
         "the clocks of both hosts tell the same time",
         "RFC 5905, 8; man 1 timedatectl",

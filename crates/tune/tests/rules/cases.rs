@@ -406,6 +406,13 @@ pub const PAIRS: &[(&str, Severity, Spoil)] = &[
     ("pair-qemu", Severity::Warning, |host| {
         value(&mut host.offers).version = Some("7.2.0".into());
     }),
+    ("pair-cpu", Severity::Notice, |host| {
+        let hardware = value(&mut host.offers).hardware.as_mut();
+        hardware.unwrap().features.remove("avx2");
+    }),
+    ("pair-cpu", Severity::Notice, |host| {
+        value(&mut host.offers).processor = "AMD EPYC 7713".into();
+    }),
     ("pair-clock", Severity::Notice, |host| {
         host.clock = Known(Clock {
             ahead_ms: -5000,

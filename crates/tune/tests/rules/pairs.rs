@@ -1,6 +1,6 @@
 //! What is compared of two hosts, and with which.
 
-use drover_tune::facts::{Dcb, Ets, Fact, Host, Kind, Teller};
+use drover_tune::facts::{Dcb, Ets, Fact, Host, Kind, Offers, Teller};
 use drover_tune::{Severity, examine};
 
 use crate::hosts::{bonded, gbit, healthy, on_top, rdma, set, value};
@@ -351,4 +351,65 @@ fn a_kind_that_programs_take_by_default_alone_has_the_command_and_the_host_named
         let told = by_hand(spoil);
         assert!(told.starts_with("see what `rdma-kind` says"), "{told}");
     }
+}
+
+/// What `pair-cpu` says of two hosts, the second one's QEMUs offering something else: what was read, why, and what is to be done; or why not.
+fn of_processors(spoil: fn(&mut Offers)) -> Result<[String; 3], String> {
+    let mut other = healthy("b", 2);
+    spoil(value(&mut other.offers));
+    let report = examine(&[healthy("a", 1), other], &[]);
+    let mut skipped = report.skipped.into_iter();
+    if let Some(skipped) = skipped.find(|skipped| skipped.rule == "pair-cpu") {
+        return Err(skipped.because);
+    }
+    let mut found = report.findings.into_iter();
+    let found = found.find(|finding| finding.rule == "pair-cpu").unwrap();
+    let found = found.found;
+    Ok([found.read, found.why, found.by_hand.unwrap()])
+}
+
+#[test]
+fn processors_are_compared_by_what_each_end_lacks_and_a_model_of_both_is_named() {
+    let moves =
+        |how: &str| format!("guests with all that their processor has (host-passthrough) {how}");
+    let [read, why, by_hand] = of_processors(|offers| {
+        let hardware = offers.hardware.as_mut().unwrap();
+        hardware.features.remove("avx2");
+        hardware.models.remove("EPYC-Milan");
+        offers.processor = "AMD EPYC 7251".into();
+    })
+    .unwrap();
+    assert_eq!(read, "AMD EPYC 7543, and AMD EPYC 7251 of b; b lacks avx2");
+    assert_eq!(why, moves("move one way only, from b to a"));
+    assert_eq!(
+        by_hand,
+        "give guests that are to move both ways a model that both have: EPYC is the newest for servers"
+    );
+    let [read, why, _] = of_processors(|offers| {
+        let hardware = offers.hardware.as_mut().unwrap();
+        hardware.features.remove("avx2");
+        hardware.features.insert("vaes".into());
+        hardware.models.clear();
+    })
+    .unwrap();
+    assert_eq!(read, "AMD EPYC 7543 at both; a lacks vaes; b lacks avx2");
+    assert_eq!(why, moves("move neither way"));
+    let [_, why, _] = of_processors(|offers| offers.processor = "AMD EPYC 7713".into()).unwrap();
+    assert_eq!(why, moves("find another one after a move"));
+}
+
+#[test]
+fn processors_are_not_blamed_for_what_another_qemu_does_not_know_or_use() {
+    let skipped = of_processors(|offers| {
+        offers.version = Some("7.2.0".into());
+        let hardware = offers.hardware.as_mut().unwrap();
+        hardware.features.remove("avx2");
+    });
+    let because = "their QEMUs are of other versions, and know other features of it";
+    assert_eq!(skipped.unwrap_err(), because);
+    let skipped = of_processors(|offers| offers.hardware = None);
+    assert_eq!(
+        skipped.unwrap_err(),
+        "no QEMU of b has guests run by its processors"
+    );
 }

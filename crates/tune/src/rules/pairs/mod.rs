@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use drover_types::{BitRate, IpNetwork};
 
 pub use self::alike::{adapter, bond, dcb, dcbx, rdma, switch};
-pub use self::whole::{clock, qemu};
+pub use self::whole::{clock, cpu, qemu};
 use super::used::{is_in_use, rate};
 use crate::cost::of_rate;
 use crate::facts::{Host, Kind, Layers, Nic};
