@@ -146,19 +146,28 @@ pub fn in_full(finding: &Finding) -> String {
         line("cost", cost);
     }
     line("class", &finding.disruption.to_string());
-    for (at, step) in (0..).zip(found.change.iter().flat_map(|change| &change.steps)) {
-        line(if at == 0 { "change" } else { "" }, &step.to_string());
-        line("", &format!("undone by: {}", step.undo()));
-    }
-    if let Some(by_hand) = &found.by_hand {
-        line("by hand", by_hand);
-    }
-    for changed in &found.lines {
-        for text in changed.to_string().lines() {
-            line("", text);
-        }
+    for (what, text) in remedy(finding) {
+        line(what, &text);
     }
     said
+}
+
+/// What makes a finding go, a line each, with what it is where that is not as in the line before: commands and what takes them back, what
+/// people do, and what of a definition becomes what.
+pub fn remedy(finding: &Finding) -> Vec<(&'static str, String)> {
+    let found = &finding.found;
+    let mut lines = Vec::new();
+    for (at, step) in (0..).zip(found.change.iter().flat_map(|change| &change.steps)) {
+        lines.push((if at == 0 { "change" } else { "" }, step.to_string()));
+        lines.push(("", format!("undone by: {}", step.undo())));
+    }
+    let by_hand = found.by_hand.iter().cloned();
+    lines.extend(by_hand.map(|by_hand| ("by hand", by_hand)));
+    for changed in &found.lines {
+        let text = changed.to_string();
+        lines.extend(text.lines().map(|line| ("", line.to_owned())));
+    }
+    lines
 }
 
 /// What is looked at.
