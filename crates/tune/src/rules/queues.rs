@@ -6,12 +6,12 @@ use super::near::near;
 use super::used::is_used;
 use super::{LANES, of_nic};
 use crate::change::{Disruption, NicSetting, switch};
-use crate::cost::of_rate;
+use crate::cost::{of_places, of_rate};
 use crate::facts::{Host, Nic};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 
 /// What one processor gets done for a queue, at the least.
-const OF_QUEUE: BitRate = BitRate(10_000_000_000);
+pub(super) const OF_QUEUE: BitRate = BitRate(10_000_000_000);
 
 /// Places that hold what comes in 1 ms in packets of 1500 bytes, which is what a processor in rest takes to come: at 2.5 Gbit/s, and
 /// at 10.
@@ -90,7 +90,11 @@ pub fn ring(host: &Host, nic: &Nic) -> Verdict {
         ),
         expected: format!("{wanted}, together {all} for {rate}"),
         why: "a burst is dropped while its processor comes, and TCP sends more slowly".into(),
-        cost: None,
+        cost: of_places(
+            rings.receive.saturating_mul(queues),
+            wanted.saturating_mul(queues),
+            rate,
+        ),
         change: Some(of_nic(
             Disruption::BouncesLink,
             nic,
