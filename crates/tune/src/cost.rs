@@ -87,6 +87,14 @@ pub fn of_small_pages(memory: Bytes) -> String {
     format!("whoever reads it goes through {small} of tables instead of {huge}")
 }
 
+/// What it costs that one interrupt comes for so many packets of so many bytes; none where they carry nothing.
+pub fn of_interrupts(packet: u32, for_each: u64) -> Option<String> {
+    let interrupts = packets_of_a_gib(packet)?.div_ceil(for_each.max(1));
+    Some(format!(
+        "a GiB takes {interrupts} interrupts at a full line"
+    ))
+}
+
 fn packets_of_a_gib(packet: u32) -> Option<u64> {
     let payload = u64::from(packet.checked_sub(HEADERS)?);
     (payload > 0).then(|| (1_u64 << 30).div_ceil(payload))
@@ -210,6 +218,12 @@ mod tests {
             Some("25 Gbit/s fill all places in 245 µs instead of 491")
         );
         assert_eq!(of_places(512, 1024, BitRate(0)), None);
+        let told = of_interrupts(1500, 8);
+        assert_eq!(
+            told.as_deref(),
+            Some("a GiB takes 92692 interrupts at a full line")
+        );
+        assert_eq!(of_interrupts(52, 8), None);
         assert_eq!(
             of_small_pages(Bytes(8 << 30)),
             "whoever reads it goes through 16 MiB of tables instead of 32 KiB"

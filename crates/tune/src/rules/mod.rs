@@ -204,7 +204,7 @@ pub const RULES: &[Rule] = &[
     ),
     rule(
         "nic-coalescing",
-        "interrupts follow what arrives",
+        "interrupts follow what arrives, or come neither for each packet nor very late",
         ETHTOOL,
         OfNic(queues::coalescing),
     ),

@@ -175,7 +175,15 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
         value(&mut host.nics[0].channels).combined = 1;
     }),
     ("nic-coalescing", Severity::Notice, |host| {
-        value(&mut host.nics[0].coalescing).adaptive_receive = Some(false);
+        // One for each packet.
+        let coalescing = value(&mut host.nics[0].coalescing);
+        coalescing.adaptive_receive = Some(false);
+        (coalescing.receive_micros, coalescing.receive_packets) = (Some(0), None);
+    }),
+    ("nic-coalescing", Severity::Notice, |host| {
+        let coalescing = value(&mut host.nics[0].coalescing);
+        coalescing.adaptive_receive = Some(false);
+        coalescing.receive_micros = Some(1000);
     }),
     ("nic-offloads", Severity::Warning, |host| {
         value(&mut host.nics[0].features).active.remove("rx-gro");

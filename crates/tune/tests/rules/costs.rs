@@ -106,6 +106,9 @@ net-backlog
   one by one, they hold a connection to some 9993 Mbit/s where a round trip takes 0.2 ms, and 1999 where it takes 1 ms
 net-budget
   one by one, they hold a connection to some 11275 Mbit/s where a round trip takes 1 ms
+nic-coalescing
+  a GiB takes 119998 interrupts at a full line
+  a GiB takes 938 interrupts at a full line
 nic-crowded
   a guest of 64 GiB crosses in 61 s instead of 24 s
 nic-offloads

@@ -1,6 +1,6 @@
 //! Interrupts and queues: which of them can be moved, and which the kernel keeps.
 
-use drover_tune::facts::{Core, Fact::Known, Host};
+use drover_tune::facts::{Coalescing, Core, Fact::Known, Host};
 use drover_tune::{Report, Severity, Step, examine};
 
 use crate::hosts::{cpus, healthy, names, value};
@@ -233,4 +233,31 @@ fn several_crowded_adapters_do_not_crowd_the_same_cores_again() {
         })
         .collect();
     assert_eq!(to, ["1", "2", "3", "4", "5", "6"]);
+}
+
+#[test]
+fn interrupts_that_wait_for_a_while_are_right_however_that_is_told_and_what_is_not_told_is_skipped()
+{
+    let told = |micros, packets| {
+        let mut host = healthy("a", 1);
+        *value(&mut host.nics[0].coalescing) = Coalescing {
+            adaptive_receive: Some(false),
+            receive_micros: micros,
+            receive_packets: packets,
+        };
+        let told = crate::layers::told("nic-coalescing", &[host]);
+        told.into_iter().next().map(|(_, said)| said)
+    };
+    for (micros, packets) in [(50, None), (8, Some(128)), (0, Some(32)), (500, Some(0))] {
+        assert_eq!(told(Some(micros), packets), None, "{micros} {packets:?}");
+    }
+    for (micros, packets, read) in [
+        (0, Some(1), "adaptive-rx off, rx-usecs 0, rx-frames 1"),
+        (3, Some(128), "adaptive-rx off, rx-usecs 3, rx-frames 128"),
+        (501, Some(32), "adaptive-rx off, rx-usecs 501, rx-frames 32"),
+    ] {
+        assert_eq!(told(Some(micros), packets).as_deref(), Some(read));
+    }
+    let untold = "its driver does not tell how long interrupts wait";
+    assert_eq!(told(None, None).as_deref(), Some(untold));
 }
