@@ -2,7 +2,7 @@
 
 use super::of_nic;
 use super::used::is_used;
-use crate::change::{Change, Disruption, NicSetting, Step, switch};
+use crate::change::{Change, Disruption, NicSetting, Step, quoted, switch};
 use crate::cost::of_packets;
 use crate::facts::{Host, Kind, Layers, Nic};
 use crate::finding::{Answer, Found, Severity, Verdict};
@@ -55,9 +55,11 @@ pub fn offloads(host: &Host, nic: &Nic) -> Verdict {
     let most = steps.iter().map(disruption).max();
     let change = most.map(|disruption| Change { disruption, steps });
     let off = [&well[..], &with_care[..]].concat();
+    let turned_on: Vec<String> = with_care.iter().map(|name| format!(" {name} on")).collect();
     let by_hand = format!(
-        "turn on {}, if the adapter is known to do it well",
-        with_care.join(", ")
+        "if the adapter is known to do it well: ethtool -K {}{}",
+        quoted(&nic.name),
+        turned_on.concat()
     );
     Ok(Answer::Found(Found {
         severity: if well.is_empty() { Severity::Notice } else { Severity::Warning },

@@ -118,7 +118,12 @@ fn where_irqbalance_runs_interrupts_are_left_to_people() {
     *value(&mut host.irqbalance) = true;
     let found = &examine(&[host], &[]).findings[0].found;
     let by_hand = found.by_hand.as_deref().unwrap();
-    assert!(found.change.is_none() && by_hand.contains("IRQBALANCE_ARGS"));
+    assert!(found.change.is_none());
+    assert_eq!(
+        by_hand,
+        "irqbalance puts them where it likes: add --banirq=60 to IRQBALANCE_ARGS (/etc/default/irqbalance, or /etc/sysconfig/irqbalance), \
+         then: systemctl restart irqbalance; echo 0-3 > /proc/irq/60/smp_affinity_list. Numbers stay until the driver is loaded anew"
+    );
 }
 
 #[test]
@@ -260,4 +265,19 @@ fn interrupts_that_wait_for_a_while_are_right_however_that_is_told_and_what_is_n
     }
     let untold = "its driver does not tell how long interrupts wait";
     assert_eq!(told(None, None).as_deref(), Some(untold));
+}
+
+#[test]
+fn what_an_adapter_may_do_badly_is_turned_on_by_people_with_one_command() {
+    let mut host = healthy("a", 1);
+    let active = &mut value(&mut host.nics[0].features).active;
+    active.retain(|name| !name.starts_with("tx-"));
+    let found = &examine(&[host], &[]).findings[0].found;
+    assert_eq!(
+        found.by_hand.as_deref(),
+        Some(
+            "if the adapter is known to do it well: ethtool -K ens1f0 tx-checksum-ip-generic on tx-generic-segmentation on \
+             tx-scatter-gather on tx-tcp-segmentation on"
+        )
+    );
 }
