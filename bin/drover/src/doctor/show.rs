@@ -176,3 +176,31 @@ pub fn rules() -> String {
     rows.extend(RULES.iter().map(|rule| row(&[rule.name, rule.wants])));
     table(&rows)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_too_long_is_cut_at_100_columns_and_one_that_just_fits_is_not() {
+        let line_of = |read: &str| {
+            let finding = serde_json::json!({
+                "rule": "nic-ring", "subject": { "host": "a", "other": null, "nic": "eth0" },
+                "severity": "warning", "read": read, "expected": "", "why": "", "cost": null, "change": null, "by_hand": null,
+            });
+            let report = Report {
+                findings: vec![serde_json::from_value(finding).unwrap()],
+                ..Report::default()
+            };
+            let said = super::report(&report, false, &[]);
+            said.lines().nth(1).unwrap().to_owned()
+        };
+        let before = "warning  a eth0  nic-ring  ";
+        // Letters count, and not their bytes.
+        let fits = "µ".repeat(COLUMNS - before.len());
+        assert_eq!(line_of(&fits), format!("{before}{fits}"));
+        let cut = line_of(&format!("{fits}µ"));
+        assert_eq!(cut.chars().count(), COLUMNS);
+        assert!(cut.starts_with(before) && cut.ends_with("µ…"), "{cut}");
+    }
+}
