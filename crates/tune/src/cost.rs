@@ -17,6 +17,13 @@ const ROUND_TRIPS: [u64; 2] = [200, 1000];
 /// What IP and TCP, with its time stamps, take of a packet.
 const HEADERS: u32 = 52;
 
+/// The usual largest packet, in bits.
+pub const PACKET_BITS: u64 = 1500 * 8;
+
+/// A page of memory, one that is huge, and what a table has for either (x86-64).
+const PAGES: [u64; 2] = [4 << 10, 2 << 20];
+const ENTRY: u64 = 8;
+
 /// Constant of the formula for periodic loss, the root of 3/2 (Mathis et al., 1997).
 const MATHIS: f64 = 1.22;
 
@@ -49,14 +56,48 @@ pub fn of_window(in_flight: Bytes, line: Option<BitRate>) -> Option<String> {
 
 /// What it costs that packets have so many bytes and could have others; none where they carry nothing.
 pub fn of_packets(now: u32, could: u32) -> Option<String> {
-    let [now, could] = [now, could].map(|bytes| {
-        let payload = u64::from(bytes.checked_sub(HEADERS)?);
-        (payload > 0).then(|| (1_u64 << 30).div_ceil(payload))
-    });
+    let [now, could] = [now, could].map(packets_of_a_gib);
     Some(format!(
         "a GiB takes {} packets instead of {}",
         now?, could?
     ))
+}
+
+/// What it costs that RDMA sends so many bytes at a time and could send others; none where it sends none.
+pub fn of_pieces(now: u32, could: u32) -> Option<String> {
+    let [now, could] = [now, could].map(|bytes| (1_u64 << 30).checked_div(bytes.into()));
+    Some(format!("a GiB takes {} pieces instead of {}", now?, could?))
+}
+
+/// What it costs that so many packets of a full line find a place and could others, in a word for how long they do.
+pub fn of_places(now: u32, could: u32, line: BitRate) -> Option<String> {
+    let [now, could] = [now, could].map(|places| {
+        let micros = u64::from(places) * PACKET_BITS * 1_000_000;
+        micros.checked_div(line.0)
+    });
+    Some(format!(
+        "{line} fill all places in {} µs instead of {}",
+        now?, could?
+    ))
+}
+
+/// What it costs that so much memory is had by small pages.
+pub fn of_small_pages(memory: Bytes) -> String {
+    let [small, huge] = PAGES.map(|page| Bytes(memory.0.div_ceil(page) * ENTRY));
+    format!("whoever reads it goes through {small} of tables instead of {huge}")
+}
+
+/// What it costs that one interrupt comes for so many packets of so many bytes; none where they carry nothing.
+pub fn of_interrupts(packet: u32, for_each: u64) -> Option<String> {
+    let interrupts = packets_of_a_gib(packet)?.div_ceil(for_each.max(1));
+    Some(format!(
+        "a GiB takes {interrupts} interrupts at a full line"
+    ))
+}
+
+fn packets_of_a_gib(packet: u32) -> Option<u64> {
+    let payload = u64::from(packet.checked_sub(HEADERS)?);
+    (payload > 0).then(|| (1_u64 << 30).div_ceil(payload))
 }
 
 /// What one connection carries at most where that share of its packets is lost, in Mbit/s.
@@ -160,6 +201,33 @@ mod tests {
         let far = told(5).unwrap();
         assert!(far.ends_with("some 1413 Mbit/s where a round trip takes 1 ms"));
         assert_eq!(told(1), None);
+    }
+
+    #[test]
+    fn what_is_smaller_than_it_could_be_is_told_by_how_much_more_of_it_there_is() {
+        let told = of_pieces(1024, 4096);
+        assert_eq!(
+            told.as_deref(),
+            Some("a GiB takes 1048576 pieces instead of 262144")
+        );
+        assert_eq!(of_pieces(0, 4096), None);
+        // 512 x 12,000 bits.
+        let told = of_places(512, 1024, BitRate(25_000_000_000));
+        assert_eq!(
+            told.as_deref(),
+            Some("25 Gbit/s fill all places in 245 µs instead of 491")
+        );
+        assert_eq!(of_places(512, 1024, BitRate(0)), None);
+        let told = of_interrupts(1500, 8);
+        assert_eq!(
+            told.as_deref(),
+            Some("a GiB takes 92692 interrupts at a full line")
+        );
+        assert_eq!(of_interrupts(52, 8), None);
+        assert_eq!(
+            of_small_pages(Bytes(8 << 30)),
+            "whoever reads it goes through 16 MiB of tables instead of 32 KiB"
+        );
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod document;
 pub mod domain;
 pub mod facts;
 mod finding;
+mod folded;
 pub mod lasting;
 mod link;
 mod nameless;
@@ -34,6 +35,7 @@ pub use change::{
 };
 pub use document::Document;
 pub use finding::{Finding, Line, Severity, Subject};
+pub use folded::Folded;
 pub use link::{LinkError, LinkStep, LinkWish};
 pub use nameless::tells_hardware;
 pub use negotiation::{Negotiation, rate_of_mode};

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
+mod documented;
+
 use std::collections::BTreeSet;
 
 use Fact::Known;
@@ -278,6 +280,25 @@ fn smaller_packets_cost_more_of_them_and_silence_all_that_a_path_would_carry() {
     silent.arrivals = Known(BTreeSet::new());
     let told = "all of what it would carry: 100 of 100 packets were lost";
     assert_eq!(cost(silent).as_deref(), Some(told));
+}
+
+#[test]
+fn a_rule_tells_a_cost_or_the_documentation_says_why_it_cannot() {
+    let told = CASES.iter().filter_map(|(rule, _, spoil)| {
+        let mut path = healthy();
+        spoil(&mut path);
+        let findings = examine(&[], &[path]).findings;
+        findings[0].found.cost.is_some().then_some(*rule)
+    });
+    let told: BTreeSet<&str> = told.collect();
+    let without = documented::without_cost();
+    for rule in CASES.iter().map(|(rule, ..)| rule) {
+        assert_ne!(told.contains(rule), without.contains(rule), "{rule}");
+    }
+    // Those of several paths at once: `together.rs` has their costs.
+    for rule in ["path-incast", "path-together"] {
+        assert!(!without.contains(&rule), "{rule}");
+    }
 }
 
 #[test]

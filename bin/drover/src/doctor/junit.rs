@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use drover_tune::{Finding, Report, Source, Subject};
 
 use super::missing::Missing;
+use super::show::remedy;
 
 /// The whole document.
 pub fn xml(report: &Report, missing: &[Missing]) -> String {
@@ -48,6 +49,12 @@ fn details(finding: &Finding) -> String {
         let _ = write!(said, "\ncost: {cost}");
     }
     let _ = write!(said, "\nclass: {}", finding.disruption);
+    for (what, text) in remedy(finding) {
+        let _ = match what {
+            "" => write!(said, "\n  {text}"),
+            what => write!(said, "\n{what}: {text}"),
+        };
+    }
     for Source {
         said: document,
         address,
@@ -116,12 +123,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_has_its_class_and_where_it_is_documented() {
+    fn what_is_found_has_its_class_what_makes_it_go_and_where_it_is_documented() {
         let finding = serde_json::json!({
             "rule": "nic-ring", "subject": { "host": "a", "other": null, "nic": "eth0" },
             "disruption": "bounces-link",
             "documentation": [{ "said": "kernel: x.rst", "address": "https://docs.kernel.org/x.html" }, { "said": "IEEE" }],
-            "severity": "notice", "read": "64", "expected": "256", "why": "bursts", "cost": "some", "change": null, "by_hand": null,
+            "severity": "notice", "read": "64", "expected": "256", "why": "bursts", "cost": "some",
+            "change": { "disruption": "bounces-link", "steps": [
+                { "nic": { "nic": "eth0", "what": "receive-ring", "from": "64", "to": "256" } },
+                { "file": { "path": "sys/x", "from": "1", "to": "0" } },
+            ] },
+            "by_hand": "or another adapter", "lines": [{ "from": "<a/>", "to": "<b/>" }],
         });
         let report = Report {
             findings: vec![serde_json::from_value(finding).unwrap()],
@@ -129,6 +141,9 @@ mod tests {
         };
         let xml = xml(&report, &[]);
         let lines = "expected: 256\nwhy: bursts\ncost: some\nclass: may bounce the link\n\
+                     change: ethtool -G eth0 rx 256\n  undone by: ethtool -G eth0 rx 64\n  \
+                     echo 0 &gt; /sys/x\n  undone by: echo 1 &gt; /sys/x\n\
+                     by hand: or another adapter\n  - &lt;a/&gt;\n  + &lt;b/&gt;\n\
                      documentation: kernel: x.rst (https://docs.kernel.org/x.html)\ndocumentation: IEEE</failure>";
         assert!(xml.contains(lines), "{xml}");
     }

@@ -11,17 +11,17 @@ use crate::show::{row, table};
 /// Columns that one line of a finding may take.
 const COLUMNS: usize = 100;
 
-/// One line for each finding, and what else there is to say.
+/// One line for each finding, or for those of which one end is to blame, and what else there is to say.
 pub fn report(report: &Report, with_skipped: bool, missing: &[Missing]) -> String {
     let mut said = String::new();
     if !report.findings.is_empty() {
         let mut rows = vec![row(&["", "WHERE", "RULE", "FOUND"])];
-        rows.extend(report.findings.iter().map(|finding| {
+        rows.extend(report.folded().iter().map(|told| {
             vec![
-                finding.found.severity.to_string(),
-                clean(&finding.subject).to_string(),
-                finding.rule.clone(),
-                clean(&finding.found.read).to_string(),
+                told.finding.found.severity.to_string(),
+                clean(&told.subject()).to_string(),
+                told.finding.rule.clone(),
+                clean(&told.read()).to_string(),
             ]
         }));
         for line in table(&rows).lines() {
@@ -146,19 +146,28 @@ pub fn in_full(finding: &Finding) -> String {
         line("cost", cost);
     }
     line("class", &finding.disruption.to_string());
-    for (at, step) in (0..).zip(found.change.iter().flat_map(|change| &change.steps)) {
-        line(if at == 0 { "change" } else { "" }, &step.to_string());
-        line("", &format!("undone by: {}", step.undo()));
-    }
-    if let Some(by_hand) = &found.by_hand {
-        line("by hand", by_hand);
-    }
-    for changed in &found.lines {
-        for text in changed.to_string().lines() {
-            line("", text);
-        }
+    for (what, text) in remedy(finding) {
+        line(what, &text);
     }
     said
+}
+
+/// What makes a finding go, a line each, with what it is where that is not as in the line before: commands and what takes them back, what
+/// people do, and what of a definition becomes what.
+pub fn remedy(finding: &Finding) -> Vec<(&'static str, String)> {
+    let found = &finding.found;
+    let mut lines = Vec::new();
+    for (at, step) in (0..).zip(found.change.iter().flat_map(|change| &change.steps)) {
+        lines.push((if at == 0 { "change" } else { "" }, step.to_string()));
+        lines.push(("", format!("undone by: {}", step.undo())));
+    }
+    let by_hand = found.by_hand.iter().cloned();
+    lines.extend(by_hand.map(|by_hand| ("by hand", by_hand)));
+    for changed in &found.lines {
+        let text = changed.to_string();
+        lines.extend(text.lines().map(|line| ("", line.to_owned())));
+    }
+    lines
 }
 
 /// What is looked at.
@@ -166,4 +175,32 @@ pub fn rules() -> String {
     let mut rows = vec![row(&["RULE", "WANTS"])];
     rows.extend(RULES.iter().map(|rule| row(&[rule.name, rule.wants])));
     table(&rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_too_long_is_cut_at_100_columns_and_one_that_just_fits_is_not() {
+        let line_of = |read: &str| {
+            let finding = serde_json::json!({
+                "rule": "nic-ring", "subject": { "host": "a", "other": null, "nic": "eth0" },
+                "severity": "warning", "read": read, "expected": "", "why": "", "cost": null, "change": null, "by_hand": null,
+            });
+            let report = Report {
+                findings: vec![serde_json::from_value(finding).unwrap()],
+                ..Report::default()
+            };
+            let said = super::report(&report, false, &[]);
+            said.lines().nth(1).unwrap().to_owned()
+        };
+        let before = "warning  a eth0  nic-ring  ";
+        // Letters count, and not their bytes.
+        let fits = "µ".repeat(COLUMNS - before.len());
+        assert_eq!(line_of(&fits), format!("{before}{fits}"));
+        let cut = line_of(&format!("{fits}µ"));
+        assert_eq!(cut.chars().count(), COLUMNS);
+        assert!(cut.starts_with(before) && cut.ends_with("µ…"), "{cut}");
+    }
 }

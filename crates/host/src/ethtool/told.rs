@@ -94,6 +94,8 @@ pub(crate) fn channels(answer: &[u8]) -> Channels {
 pub(crate) fn coalescing(answer: &[u8]) -> Coalescing {
     Coalescing {
         adaptive_receive: u8_of(answer, 11).map(|on| on == 1),
+        receive_micros: u32_of(answer, 2),
+        receive_packets: u32_of(answer, 3),
     }
 }
 
@@ -204,11 +206,14 @@ mod tests {
         assert_eq!((read.receive, read.receive_most), (1024, 8192));
         assert!(rings(&answer[..16]).is_err());
         assert_eq!(channels(&number(9, 4)).combined, 4);
-        assert_eq!(
-            coalescing(&attribute(11, &[1])).adaptive_receive,
-            Some(true)
-        );
-        assert_eq!(coalescing(&[]).adaptive_receive, None);
+        let answer = [number(2, 8), number(3, 128), attribute(11, &[1])].concat();
+        let expected = Coalescing {
+            adaptive_receive: Some(true),
+            receive_micros: Some(8),
+            receive_packets: Some(128),
+        };
+        assert_eq!(coalescing(&answer), expected);
+        assert_eq!(coalescing(&[]), Coalescing::default());
     }
 
     #[test]

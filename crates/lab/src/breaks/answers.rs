@@ -20,8 +20,8 @@ pub(super) struct Answers {
     pub(super) queues: u32,
     /// Places for packets in each, of 8192.
     pub(super) ring: u32,
-    /// Interrupts follow what arrives.
-    pub(super) adaptive: bool,
+    /// How many microseconds an interrupt waits for more packets; none where it follows what arrives.
+    pub(super) wait: Option<u32>,
     /// What of [`FEATURES`] is off.
     pub(super) off: &'static [&'static str],
     /// It joins what arrives itself.
@@ -40,12 +40,15 @@ pub(super) const WHOLE: Answers = Answers {
     half: false,
     queues: 4,
     ring: 1024,
-    adaptive: true,
+    wait: None,
     off: &[],
     lro: false,
     spread: 4,
     pause: false,
 };
+
+/// Microseconds that an interrupt waits for more packets, as mlx5 has it from its start.
+const USUAL_WAIT: u32 = 8;
 
 /// Places of the table by which packets are handed to queues.
 const PLACES: u32 = 128;
@@ -77,11 +80,16 @@ impl Answers {
             "features": shown(&self.features()),
             "rings": shown(&[number(2, 8192), number(6, self.ring)].concat()),
             "channels": shown(&[number(5, 8), number(9, self.queues)].concat()),
-            "coalesce": shown(&attribute(11, &[self.adaptive.into()])),
+            "coalesce": shown(&self.coalescing()),
             "pause": shown(&[(2, false), (3, self.pause), (4, self.pause)].map(switch).concat()),
             "rss": shown(&attribute(4, &self.table())),
             "fec": shown(&[bitset(2, true, &[("RS", true)]), attribute(3, &[1])].concat()),
         })
+    }
+
+    fn coalescing(&self) -> Vec<u8> {
+        let adaptive = attribute(11, &[self.wait.is_none().into()]);
+        [number(2, self.wait.unwrap_or(USUAL_WAIT)), adaptive].concat()
     }
 
     fn table(&self) -> Vec<u8> {

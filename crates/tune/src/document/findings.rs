@@ -1,7 +1,7 @@
 //! Findings, the worst first, each with all that there is to say of it.
 
 use super::blocks::{Block, Text};
-use crate::finding::Finding;
+use crate::folded::Folded;
 use crate::report::Report;
 
 pub fn blocks(report: &Report) -> Vec<Block> {
@@ -9,15 +9,16 @@ pub fn blocks(report: &Report) -> Vec<Block> {
     if report.findings.is_empty() {
         blocks.push(Block::Words(Text::of("Nothing was found.")));
     }
-    blocks.extend(report.findings.iter().flat_map(of_one));
+    blocks.extend(report.folded().iter().flat_map(of_one));
     blocks
 }
 
-fn of_one(finding: &Finding) -> Vec<Block> {
+fn of_one(folded: &Folded<'_>) -> Vec<Block> {
+    let finding = folded.finding;
     let found = &finding.found;
-    let title = format!("{}: {}", finding.subject, finding.rule);
+    let title = format!("{}: {}", folded.subject(), finding.rule);
     let mut named = vec![
-        ("Read", Text::of(&found.read)),
+        ("Read", Text::of(folded.read())),
         ("Expected", Text::of(&found.expected)),
         ("Why", Text::of(&found.why)),
     ];
@@ -27,6 +28,10 @@ fn of_one(finding: &Finding) -> Vec<Block> {
     named.push(("Class", Text::of(finding.disruption)));
     if let Some(by_hand) = &found.by_hand {
         named.push(("By hand", Text::of(by_hand)));
+    }
+    if !folded.others.is_empty() {
+        let others: Vec<&str> = folded.others.iter().copied().collect();
+        named.push(("Others", Text::of(others.join(", "))));
     }
     let mut blocks = vec![
         Block::Finding(found.severity, Text::of(title)),

@@ -211,11 +211,17 @@ pub struct Features {
     pub changeable: BTreeSet<String>,
 }
 
-/// When an interrupt is raised (ethtool's `COALESCE`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// When an interrupt is raised for what arrives (ethtool's `COALESCE`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coalescing {
     /// By how much arrives; none where the driver cannot.
     pub adaptive_receive: Option<bool>,
+    /// So many microseconds after a packet; 0 where time does not count, none where the driver does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receive_micros: Option<u32>,
+    /// After so many packets; 0 where their number does not count, none where the driver does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receive_packets: Option<u32>,
 }
 
 /// An interrupt of an adapter (`device/msi_irqs`, of virtio the parent's).

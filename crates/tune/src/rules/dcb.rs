@@ -8,7 +8,7 @@ use super::dcbx::{is_willing, nobody_listens, severity};
 use super::of_nic;
 use super::roce::of_roce;
 use super::used::{is_infiniband, is_used};
-use crate::change::{Disruption, NicSetting, pause_words};
+use crate::change::{Disruption, NicSetting, pause_words, quoted};
 use crate::cost::of_rate;
 use crate::facts::{Dcb, Ets, Host, Kind, Nic, Pause, Pfc};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
@@ -24,6 +24,9 @@ const BY_SHARE: u8 = 2;
 
 /// A class that is sent before all others (`IEEE_8021QAZ_TSA_STRICT`).
 const STRICT: u8 = 0;
+
+/// Classes that the kernel and `dcb` know (`IEEE_8021QAZ_MAX_TCS`); groups of CEE are more.
+const CLASSES: usize = 8;
 
 /// A class with all of the line, in percent, shares it with none.
 const WHOLE: u8 = 100;
@@ -137,12 +140,30 @@ pub fn peer(host: &Host, nic: &Nic) -> Verdict {
             differ.join("; "),
             "the same at both ends",
             "what one end holds back, or keeps a share for, the other one drops, or sends at will",
-            format!(
-                "set both alike: `dcb pfc show dev {0}` and `dcb ets show dev {0}` tell of this one",
-                nic.name
-            ),
+            set_alike(&nic.name, dcb),
         )
     }))
+}
+
+/// What people do about it, with the command that has this end hold back what the switch does.
+fn set_alike(nic: &str, dcb: &Dcb) -> String {
+    let dev = quoted(nic);
+    let both = format!(
+        "set both alike: `dcb pfc show dev {dev}` and `dcb ets show dev {dev}` tell of this one"
+    );
+    match (&dcb.pfc, &dcb.peer_pfc) {
+        (Some(own), Some(peer)) if own.enabled != peer.enabled => {
+            let on = peer
+                .enabled
+                .iter()
+                .map(|priority| format!(" {priority}:on"));
+            let on: String = on.collect();
+            format!(
+                "{both}; to have it hold back what the switch does: dcb pfc set dev {dev} prio-pfc all:off{on}"
+            )
+        }
+        _ => both,
+    }
 }
 
 /// What is set otherwise at both ends; and why of something that one of them has set it is not known. What drivers and switches tell that
@@ -192,8 +213,11 @@ pub fn share(host: &Host, nic: &Nic) -> Verdict {
         return Ok(Answer::Right);
     };
     let rate = nic.link.get()?.speed.ok_or("it tells no rate")?;
-    let own = BitRate(rate.0 / 100 * u64::from(share));
-    if own >= LEAST.min(BitRate(rate.0 / 2)) {
+    let (own, least) = (
+        BitRate(rate.0 / 100 * u64::from(share)),
+        LEAST.min(BitRate(rate.0 / 2)),
+    );
+    if own >= least {
         return Ok(Answer::Right);
     }
     Ok(Answer::Found(Found {
@@ -205,12 +229,61 @@ pub fn share(host: &Host, nic: &Nic) -> Verdict {
             ),
             "5 Gbit/s at least",
             "while storage or RDMA send as much as they can, migrations get no more than their share",
-            format!(
-                "give its class more: dcb ets set dev {} tc-bw ..., and the same at the switch",
-                nic.name
-            ),
+            give_more(nic, least),
         )
     }))
+}
+
+/// What gives the class of migrations so much of the line, in percent of it, where all shares are known.
+fn give_more(nic: &Nic, least: BitRate) -> String {
+    let ets = nic.dcb.known().and_then(|dcb| dcb.ets.as_ref());
+    let rate = nic.link.known().and_then(|link| link.speed);
+    let shares = ets.zip(rate).and_then(|(ets, rate)| {
+        let percent = least.0.div_ceil((rate.0 / 100).max(1));
+        with_share(ets, u8::try_from(percent).ok()?)
+    });
+    match shares {
+        Some(shares) => format!(
+            "give its class more: dcb ets set dev {} tc-bw {shares}, and the same at the switch",
+            quoted(&nic.name)
+        ),
+        None => "give its class more (dcb ets set, tc-bw), and the same at the switch".to_owned(),
+    }
+}
+
+/// Shares with so much for the usual class, and the others by what they have now, as `dcb ets set` takes them: 100 together. None where
+/// they are no 100 now, or one of them would be left with nothing.
+fn with_share(ets: &Ets, wanted: u8) -> Option<String> {
+    let usual = usize::from(*ets.classes.get(USUAL)?);
+    let all = ets.shares.iter().zip(&ets.algorithms).enumerate();
+    let all = all.filter(|(_, (share, how))| **how == BY_SHARE && **share > 0);
+    let mut shares: Vec<(usize, u32)> = all
+        .map(|(class, (share, _))| (class, u32::from(*share)))
+        .collect();
+    let whole = u32::from(WHOLE);
+    let own = shares.iter().find(|(class, _)| *class == usual)?.1;
+    if ets.shares.len() != CLASSES || shares.iter().map(|(_, share)| share).sum::<u32>() != whole {
+        return None;
+    }
+    let (others, left) = (whole.checked_sub(own)?, whole.checked_sub(wanted.into())?);
+    for (class, share) in &mut shares {
+        *share = match *class == usual {
+            true => wanted.into(),
+            false => (*share * left).checked_div(others)?,
+        };
+    }
+    // What was rounded away is the largest one's.
+    let given: u32 = shares.iter().map(|(_, share)| share).sum();
+    let largest = shares.iter_mut().filter(|(class, _)| *class != usual);
+    largest.max_by_key(|(_, share)| *share)?.1 += whole.checked_sub(given)?;
+    let words = shares
+        .iter()
+        .map(|(class, share)| format!("{class}:{share}"));
+    let words: Vec<String> = words.collect();
+    shares
+        .iter()
+        .all(|(_, share)| *share > 0)
+        .then(|| words.join(" "))
 }
 
 /// Migrations are not held to less than the line, whoever else sends.

@@ -74,7 +74,7 @@ pub fn near_adapter(host: &Host, nic: &Nic) -> Verdict {
         count => format!(", beside {count} that the kernel lets nobody move"),
     };
     let to = near.to_string();
-    let steps = far.iter().map(|irq| step(irq, to.clone()));
+    let moves = far.iter().map(|irq| (*irq, to.clone()));
     let away = Away::of(host, nodes, home, &far);
     let (severity, whose, why) = if away.one_socket {
         let why = "each packet crosses between parts of the socket, which costs less than between sockets";
@@ -101,7 +101,7 @@ pub fn near_adapter(host: &Host, nic: &Nic) -> Verdict {
         by_hand: None,
         lines: Vec::new(),
     };
-    moved(host, steps.collect(), found)
+    moved(host, moves.collect(), found)
 }
 
 /// An adapter's queues are not all served by a few of the processors near it.
@@ -136,8 +136,8 @@ pub fn spread(host: &Host, nic: &Nic) -> Verdict {
     }
     let before = host.nics.iter().take_while(|other| other.name != nic.name);
     let before = before.filter_map(|other| Some(other.interrupts.known()?.len()));
-    let steps = apart(host, &near, &taken, before.sum())?;
-    if steps.is_empty() {
+    let moves = apart(host, &near, &taken, before.sum())?;
+    if moves.is_empty() {
         return Err(of_the_kernel(taken.len(), all.len()));
     }
     let rate = nic.link.known().and_then(|link| link.speed);
@@ -157,17 +157,17 @@ pub fn spread(host: &Host, nic: &Nic) -> Verdict {
         by_hand: None,
         lines: Vec::new(),
     };
-    moved(host, steps, found)
+    moved(host, moves, found)
 }
 
 /// Of those that share a core all but one go to the cores near it that have the fewest interrupts, of whatever adapter; where several have
 /// none, each adapter begins behind what those before it may take.
-fn apart(
-    host: &Host,
+fn apart<'h>(
+    host: &'h Host,
     near: &CpuSet,
-    taken: &[&Interrupt],
+    taken: &[&'h Interrupt],
     before: usize,
-) -> Result<Vec<Step>, Because> {
+) -> Result<Vec<Move<'h>>, Because> {
     let cores = host.processors.cores.get()?;
     let mut first: BTreeMap<Core, u32> = BTreeMap::new();
     for cpu in near.iter() {
@@ -182,10 +182,10 @@ fn apart(
         load.entry(core).and_modify(|count| *count += 1);
     }
     let mut kept = BTreeSet::new();
-    let mut steps = Vec::new();
+    let mut moves = Vec::new();
     let places = first.len().max(1);
     // Those that nobody may move keep their cores.
-    let (fixed, movable): (Vec<&Interrupt>, Vec<&Interrupt>) =
+    let (fixed, movable): (Vec<&'h Interrupt>, Vec<&'h Interrupt>) =
         taken.iter().copied().partition(|irq| irq.fixed);
     kept.extend(fixed.iter().filter_map(|irq| on(irq)));
     for irq in movable {
@@ -202,9 +202,9 @@ fn apart(
         }
         load.entry(own).and_modify(|count| *count -= 1);
         load.entry(*core).and_modify(|count| *count += 1);
-        steps.push(step(irq, cpu.to_string()));
+        moves.push((irq, cpu.to_string()));
     }
-    Ok(steps)
+    Ok(moves)
 }
 
 /// What nobody can mend is no finding.
@@ -214,20 +214,38 @@ fn of_the_kernel(count: usize, all: usize) -> Because {
     ))
 }
 
-fn step(irq: &Interrupt, to: String) -> Step {
+/// An interrupt, and the processors that are to take it.
+type Move<'h> = (&'h Interrupt, String);
+
+fn step((irq, to): &Move<'_>) -> Step {
     Step::File {
         path: format!("proc/irq/{}/smp_affinity_list", irq.number),
         from: irq.cpus.to_string(),
-        to,
+        to: to.clone(),
     }
 }
 
-/// It is mended by these steps, unless irqbalance would move them again.
-fn moved(host: &Host, steps: Vec<Step>, found: Found) -> Verdict {
+/// irqbalance is told to leave them alone (`man 1 irqbalance`), and then they are moved.
+fn beside_irqbalance(moves: &[Move<'_>], steps: &[Step]) -> String {
+    let joined = |words: Vec<String>, by| words.join(by);
+    let bans = moves
+        .iter()
+        .map(|(irq, _)| format!("--banirq={}", irq.number));
+    let steps = steps.iter().map(Step::to_string);
+    format!(
+        "irqbalance puts them where it likes: add {} to IRQBALANCE_ARGS (/etc/default/irqbalance, or /etc/sysconfig/irqbalance), \
+         then: systemctl restart irqbalance; {}. Numbers stay until the driver is loaded anew",
+        joined(bans.collect(), " "),
+        joined(steps.collect(), "; ")
+    )
+}
+
+/// It is mended by these, unless irqbalance would move them again.
+fn moved(host: &Host, moves: Vec<Move<'_>>, found: Found) -> Verdict {
+    let steps: Vec<Step> = moves.iter().map(step).collect();
     let mended = if *host.irqbalance.get()? {
-        let by_hand = "irqbalance puts them where it likes: exclude them in its configuration (IRQBALANCE_ARGS), then run this again";
         Found {
-            by_hand: Some(by_hand.to_owned()),
+            by_hand: Some(beside_irqbalance(&moves, &steps)),
             ..found
         }
     } else {

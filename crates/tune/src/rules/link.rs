@@ -5,7 +5,7 @@ use drover_types::BitRate;
 use super::media::negotiate;
 use super::of_nic;
 use super::used::is_used;
-use crate::change::{Disruption, NicSetting, fec_words, quoted};
+use crate::change::{Change, Disruption, NicSetting, fec_words, quoted};
 use crate::cost::of_rate;
 use crate::facts::{Duplex, Host, Link, Nic};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
@@ -51,16 +51,7 @@ pub fn speed(host: &Host, nic: &Nic) -> Verdict {
         (true, true) => Severity::Warning,
         (true, false) => Severity::Notice,
     };
-    let from = Negotiation::of(link).ok().filter(|_| forced);
-    let change = from.map(|from| {
-        of_nic(
-            Disruption::BouncesLink,
-            nic,
-            NicSetting::Negotiation,
-            from.to_string(),
-            Negotiation::All.to_string(),
-        )
-    });
+    let change = not_by_hand(nic, link);
     let by_hand = if is_given {
         Some(format!(
             "see what this end and the switch's port are set to, if they can do {best}; a virtual machine's adapter has what its host gives it"
@@ -88,6 +79,18 @@ pub fn speed(host: &Host, nic: &Nic) -> Verdict {
         by_hand,
         lines: Vec::new(),
     }))
+}
+
+/// Has an end that was set by hand negotiate again, where what is set is told, so that it can be taken back.
+fn not_by_hand(nic: &Nic, link: &Link) -> Option<Change> {
+    let from = Negotiation::of(link).ok().filter(|_| link.by_hand)?;
+    Some(of_nic(
+        Disruption::BouncesLink,
+        nic,
+        NicSetting::Negotiation,
+        from.to_string(),
+        Negotiation::All.to_string(),
+    ))
 }
 
 /// A port without a cable looks the same.
@@ -129,7 +132,7 @@ pub fn duplex(host: &Host, nic: &Nic) -> Verdict {
                 "what is sent collides with what arrives; one end negotiates and the other does not"
                     .into(),
             cost: None,
-            change: None,
+            change: not_by_hand(nic, link),
             by_hand: Some("have both ends negotiate, this one and the switch's port".into()),
             lines: Vec::new(),
         })),

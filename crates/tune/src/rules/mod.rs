@@ -204,7 +204,7 @@ pub const RULES: &[Rule] = &[
     ),
     rule(
         "nic-coalescing",
-        "interrupts follow what arrives",
+        "interrupts follow what arrives, or come neither for each packet nor very late",
         ETHTOOL,
         OfNic(queues::coalescing),
     ),
@@ -433,7 +433,7 @@ pub const RULES: &[Rule] = &[
     rule(
         "pair-rdma",
         "RDMA at both ends of a network is of one kind",
-        INFINIBAND,
+        "kernel: Documentation/ABI/stable/sysfs-class-infiniband; kernel: Documentation/ABI/testing/configfs-rdma_cm",
         OfPair(pairs::rdma),
     ),
     rule(
@@ -447,6 +447,12 @@ pub const RULES: &[Rule] = &[
         "both hosts have the same QEMU",
         "QEMU: docs/devel/migration/compatibility.rst",
         OfPair(pairs::qemu),
+    ),
+    rule(
+        "pair-cpu",
+        "both hosts have the same processor",
+        "QEMU: docs/system/cpu-models-x86.rst.inc",
+        OfPair(pairs::cpu),
     ),
     rule(
         "pair-clock",

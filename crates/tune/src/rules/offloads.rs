@@ -2,7 +2,8 @@
 
 use super::of_nic;
 use super::used::is_used;
-use crate::change::{Change, Disruption, NicSetting, Step, switch};
+use crate::change::{Change, Disruption, NicSetting, Step, quoted, switch};
+use crate::cost::of_packets;
 use crate::facts::{Host, Kind, Layers, Nic};
 use crate::finding::{Answer, Found, Severity, Verdict};
 use crate::settable::disruption;
@@ -21,6 +22,10 @@ const WITH_CARE: [&str; 4] = [
     "tx-tcp-segmentation",
 ];
 
+/// What has the stack handle many packets as one, of so many bytes at most (`GSO_LEGACY_MAX_SIZE`).
+const AS_ONE: [&str; 3] = [JOINED, "tx-generic-segmentation", "tx-tcp-segmentation"];
+const ONE: u32 = 65_536;
+
 /// Segments and checksums are not the processors' work.
 pub fn offloads(host: &Host, nic: &Nic) -> Verdict {
     if !is_used(host, nic) {
@@ -29,14 +34,14 @@ pub fn offloads(host: &Host, nic: &Nic) -> Verdict {
     let features = nic.features.get()?;
     // What crosses the end of a veth was joined before, or never cut: the kernel makes it with this off (`veth_disable_gro`).
     let matters = |name: &str| name != JOINED || nic.kind == Kind::Adapter;
-    let off = |wanted: &[&'static str]| -> Vec<&'static str> {
+    let off_of = |wanted: &[&'static str]| -> Vec<&'static str> {
         let is_off = |name: &&&str| {
             let is_off = features.changeable.contains(**name) && !features.active.contains(**name);
             is_off && matters(name)
         };
         wanted.iter().filter(is_off).copied().collect()
     };
-    let (well, with_care) = (off(&WELL), off(&WITH_CARE));
+    let (well, with_care) = (off_of(&WELL), off_of(&WITH_CARE));
     if well.is_empty() && with_care.is_empty() {
         return Ok(Answer::Right);
     }
@@ -49,16 +54,19 @@ pub fn offloads(host: &Host, nic: &Nic) -> Verdict {
     let steps: Vec<Step> = well.iter().map(step).collect();
     let most = steps.iter().map(disruption).max();
     let change = most.map(|disruption| Change { disruption, steps });
+    let off = [&well[..], &with_care[..]].concat();
+    let turned_on: Vec<String> = with_care.iter().map(|name| format!(" {name} on")).collect();
     let by_hand = format!(
-        "turn on {}, if the adapter is known to do it well",
-        with_care.join(", ")
+        "if the adapter is known to do it well: ethtool -K {}{}",
+        quoted(&nic.name),
+        turned_on.concat()
     );
     Ok(Answer::Found(Found {
         severity: if well.is_empty() { Severity::Notice } else { Severity::Warning },
-        read: format!("off: {}", [&well[..], &with_care[..]].concat().join(", ")),
+        read: format!("off: {}", off.join(", ")),
         expected: "on: the adapter can".into(),
         why: "the processors do it for each packet instead, and guests and codecs want the same processors".into(),
-        cost: None,
+        cost: of_packets(nic.mtu, ONE).filter(|_| AS_ONE.iter().any(|name| off.contains(name))),
         change,
         by_hand: (!with_care.is_empty()).then_some(by_hand),
         lines: Vec::new(),

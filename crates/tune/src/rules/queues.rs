@@ -1,21 +1,31 @@
 //! How packets get from an adapter to processors.
 
+use std::fmt;
+
 use drover_types::BitRate;
 
 use super::near::near;
 use super::used::is_used;
 use super::{LANES, of_nic};
 use crate::change::{Disruption, NicSetting, switch};
-use crate::cost::of_rate;
-use crate::facts::{Host, Nic};
+use crate::cost::{of_interrupts, of_places, of_rate};
+use crate::facts::{Coalescing, Host, Nic};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 
 /// What one processor gets done for a queue, at the least.
-const OF_QUEUE: BitRate = BitRate(10_000_000_000);
+pub(super) const OF_QUEUE: BitRate = BitRate(10_000_000_000);
 
 /// Places that hold what comes in 1 ms in packets of 1500 bytes, which is what a processor in rest takes to come: at 2.5 Gbit/s, and
 /// at 10.
 const PLACES: [(BitRate, u32); 2] = [(BitRate(2_500_000_000), 256), (BitRate(u64::MAX), 1024)];
+
+/// Interrupts that wait for less take more of processors than they give: in 4 µs 8 packets of 1500 bytes come by a line of 25 Gbit/s, and
+/// an interrupt takes some 2 µs.
+const MICROS_LEAST: u32 = 4;
+const PACKETS_LEAST: u32 = 4;
+
+/// Packets that wait for longer wait more than twice the time of a round trip between hosts at one switch, 0.2 ms.
+const MICROS_MOST: u32 = 500;
 
 /// An adapter has queues for its rate, as far as there are cores near it.
 pub fn channels(host: &Host, nic: &Nic) -> Verdict {
@@ -90,7 +100,11 @@ pub fn ring(host: &Host, nic: &Nic) -> Verdict {
         ),
         expected: format!("{wanted}, together {all} for {rate}"),
         why: "a burst is dropped while its processor comes, and TCP sends more slowly".into(),
-        cost: None,
+        cost: of_places(
+            rings.receive.saturating_mul(queues),
+            wanted.saturating_mul(queues),
+            rate,
+        ),
         change: Some(of_nic(
             Disruption::BouncesLink,
             nic,
@@ -111,7 +125,7 @@ fn queues(nic: &Nic) -> u32 {
     queues.unwrap_or(1).clamp(1, LANES)
 }
 
-/// Interrupts follow what arrives.
+/// Interrupts follow what arrives, or wait for a while that is neither very short nor very long.
 pub fn coalescing(host: &Host, nic: &Nic) -> Verdict {
     // That driver says off, and refuses on, where its host cannot.
     if !is_used(host, nic)
@@ -122,24 +136,81 @@ pub fn coalescing(host: &Host, nic: &Nic) -> Verdict {
     {
         return Ok(Answer::NotAbout);
     }
-    match nic.coalescing.get()?.adaptive_receive {
-        None => Err(Because::from("its driver cannot")),
-        Some(true) => Ok(Answer::Right),
-        Some(false) => Ok(Answer::Found(Found {
-            severity: Severity::Notice,
-            read: "adaptive-rx off".into(),
-            expected: "on".into(),
-            why: "one interrupt for each few packets takes processors, or all of them wait".into(),
-            cost: None,
-            change: Some(of_nic(
-                Disruption::Safe,
-                nic,
-                NicSetting::AdaptiveReceive,
-                switch(false),
-                switch(true),
-            )),
-            by_hand: None,
-            lines: Vec::new(),
-        })),
+    let coalescing = nic.coalescing.get()?;
+    match coalescing.adaptive_receive {
+        // Such drivers may follow what arrives by other means: igb by 1 and 3 for a number of microseconds.
+        None => return Err(Because::from("its driver cannot")),
+        Some(true) => return Ok(Answer::Right),
+        Some(false) => {}
+    }
+    let wait = Wait::of(coalescing)?;
+    let (often, late) = (wait.is_often(), wait.micros > MICROS_MOST);
+    if !(often || late) {
+        return Ok(Answer::Right);
+    }
+    let rate = nic.link.known().and_then(|link| link.speed);
+    Ok(Answer::Found(Found {
+        severity: Severity::Notice,
+        read: format!("adaptive-rx off, {wait}"),
+        expected: "on".into(),
+        why: if often {
+            "an interrupt for each few packets takes processors that guests and codecs want"
+        } else {
+            "what arrives waits for longer than the way from the other host takes: answers come late, and places fill"
+        }
+        .into(),
+        cost: rate.and_then(|rate| of_interrupts(nic.mtu, wait.packets_at(rate, nic.mtu))),
+        change: Some(of_nic(
+            Disruption::Safe,
+            nic,
+            NicSetting::AdaptiveReceive,
+            switch(false),
+            switch(true),
+        )),
+        by_hand: None,
+        lines: Vec::new(),
+    }))
+}
+
+/// How long an interrupt waits for more packets: until the first of both, where neither is 0 (`include/uapi/linux/ethtool.h`, `struct
+/// ethtool_coalesce`).
+struct Wait {
+    micros: u32,
+    packets: u32,
+}
+
+impl Wait {
+    fn of(coalescing: &Coalescing) -> Result<Self, &'static str> {
+        let (micros, packets) = (coalescing.receive_micros, coalescing.receive_packets);
+        if micros.is_none() && packets.is_none() {
+            return Err("its driver does not tell how long interrupts wait");
+        }
+        Ok(Self {
+            micros: micros.unwrap_or(0),
+            packets: packets.unwrap_or(0),
+        })
+    }
+
+    /// By time or by packets; with neither, for each of them.
+    fn is_often(&self) -> bool {
+        let by_time = self.micros > 0 && self.micros < MICROS_LEAST;
+        let by_packets = self.packets > 0 && self.packets < PACKETS_LEAST;
+        by_time || by_packets || (self.micros, self.packets) == (0, 0)
+    }
+
+    /// Packets for each interrupt of a line that is full of those of so many bytes.
+    fn packets_at(&self, line: BitRate, bytes: u32) -> u64 {
+        let bits = u64::from(self.micros).saturating_mul(line.0) / 1_000_000;
+        let by_time = bits.checked_div(u64::from(bytes) * 8);
+        let by_time = by_time.filter(|_| self.micros > 0);
+        let by_packets = Some(u64::from(self.packets)).filter(|packets| *packets > 0);
+        let both = by_time.into_iter().chain(by_packets);
+        both.min().unwrap_or(1).max(1)
+    }
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rx-usecs {}, rx-frames {}", self.micros, self.packets)
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use drover_types::Bytes;
 
 use super::used::is_used;
+use crate::cost::of_pieces;
 use crate::facts::{Host, Nic, Rdma};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 
@@ -39,7 +40,11 @@ fn of<'n>(host: &Host, nic: &'n Nic) -> Result<Option<&'n Rdma>, Because> {
 }
 
 fn found(read: String, expected: &str, why: &str, by_hand: String) -> Verdict {
-    Ok(Answer::Found(Found {
+    Ok(Answer::Found(notice(read, expected, why, by_hand)))
+}
+
+fn notice(read: String, expected: &str, why: &str, by_hand: String) -> Found {
+    Found {
         severity: Severity::Notice,
         read,
         expected: expected.to_owned(),
@@ -48,7 +53,7 @@ fn found(read: String, expected: &str, why: &str, by_hand: String) -> Verdict {
         change: None,
         by_hand: Some(by_hand),
         lines: Vec::new(),
-    }))
+    }
 }
 
 /// A device works where its interface has a link.
@@ -126,18 +131,21 @@ pub fn pieces(host: &Host, nic: &Nic) -> Verdict {
     }
     let fits = [2048, 1024, 512, 256]
         .into_iter()
-        .find(|piece| nic.mtu >= piece + HEADERS);
-    found(
-        format!(
-            "packets of {} bytes: {} sends {} at a time",
-            nic.mtu,
-            rdma.device,
-            fits.unwrap_or(0)
-        ),
-        &format!("{LARGEST} bytes, in packets of {}", LARGEST + HEADERS),
-        "each piece has headers of its own, and adapters manage so many packets a second and not more",
-        "packets of 9000 bytes, if the whole network carries them".into(),
-    )
+        .find(|piece| nic.mtu >= piece + HEADERS)
+        .unwrap_or(0);
+    let read = format!(
+        "packets of {} bytes: {} sends {fits} at a time",
+        nic.mtu, rdma.device
+    );
+    Ok(Answer::Found(Found {
+        cost: of_pieces(fits, LARGEST),
+        ..notice(
+            read,
+            &format!("{LARGEST} bytes, in packets of {}", LARGEST + HEADERS),
+            "each piece has headers of its own, and adapters manage so many packets a second and not more",
+            "packets of 9000 bytes, if the whole network carries them".into(),
+        )
+    }))
 }
 
 /// Next to nothing is lost or late.

@@ -8,11 +8,12 @@ use super::counted::{days, too_many};
 use super::stack::fastest;
 use super::used::is_used;
 use crate::change::{Change, Disruption, Step};
+use crate::cost::{PACKET_BITS, of_loss};
 use crate::facts::{Counters, Host};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 
-/// The usual largest packet, in bits: whose ends are guests' and containers' seldom have larger ones.
-const PACKET_BITS: u64 = 1500 * 8;
+/// What whose ends are guests' and containers' have for packets: seldom larger ones.
+const PACKET: u32 = 1500;
 
 /// Packets that a processor takes in one turn, and for how long, in microseconds: twice what the kernel has of itself at 1000 Hz, as Red
 /// Hat's guide to network tuning says for processors that run out of either.
@@ -57,7 +58,7 @@ pub fn backlog(host: &Host) -> Verdict {
         ),
         expected: format!("{wanted} places: what {line} bring in 1 ms"),
         why: "packets that are handed to another processor, or to a guest's or container's end, wait there: TCP takes a lost one for a line that is full".into(),
-        cost: None,
+        cost: of_loss(PACKET, softnet.dropped, all, Some(line)),
         change: helps.then_some(Change { disruption, steps }),
         by_hand: (!helps).then(|| {
             "look whether it becomes more: if so, see what the processors that drop them do (/proc/net/softnet_stat, second column), and `nic-steering`"
@@ -91,6 +92,9 @@ pub fn budget(host: &Host) -> Verdict {
     if steps.is_empty() {
         return Ok(Answer::Right);
     }
+    let line = fastest(host).ok().map(|(line, _)| line);
+    let used = host.nics.iter().filter(|nic| is_used(host, nic));
+    let packet = used.map(|nic| nic.mtu).max();
     Ok(Answer::Found(Found {
         severity: Severity::Notice,
         read: format!(
@@ -100,7 +104,7 @@ pub fn budget(host: &Host) -> Verdict {
         ),
         expected: format!("{} packets, {} µs", BUDGET[0].1, BUDGET[1].1),
         why: "packets wait in the adapter while its processor does something else, and are dropped there".into(),
-        cost: None,
+        cost: of_loss(packet.unwrap_or(PACKET), missed, all.saturating_add(missed), line),
         change: Some(Change {
             disruption: Disruption::Safe,
             steps,

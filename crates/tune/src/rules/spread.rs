@@ -1,8 +1,12 @@
 //! How packets are spread over the queues of an adapter, and how its parts are.
 
+use drover_types::BitRate;
+
+use super::queues::{OF_QUEUE, carries};
 use super::used::is_used;
 use crate::change::quoted;
-use crate::facts::{Host, Kind, Nic};
+use crate::cost::of_rate;
+use crate::facts::{Host, Kind, Nic, Spread};
 use crate::finding::{Answer, Found, Severity, Verdict};
 
 /// A queue with so many times the places of another one gets so many times its connections.
@@ -17,7 +21,8 @@ pub fn spread(host: &Host, nic: &Nic) -> Verdict {
     if queues < 2 {
         return Ok(Answer::NotAbout);
     }
-    let places = &nic.spread.get()?.places;
+    let spread = nic.spread.get()?;
+    let places = &spread.places;
     let used = u32::try_from(places.len()).unwrap_or(u32::MAX);
     let most = places.values().max().copied().unwrap_or(0);
     let least = places.values().min().copied().unwrap_or(0);
@@ -40,11 +45,23 @@ pub fn spread(host: &Host, nic: &Nic) -> Verdict {
         expected: format!("all {queues}, alike"),
         why: "a queue is served by one processor: those that get more are full while others rest"
             .into(),
-        cost: None,
+        cost: nic
+            .link
+            .known()
+            .and_then(|link| cost(spread, queues, link.speed?)),
         change: None,
         by_hand: Some(format!("ethtool -X {} default", quoted(&nic.name))),
         lines: Vec::new(),
     }))
+}
+
+/// The queue with the most places is full first: by then all others carry what they have beside it.
+fn cost(spread: &Spread, queues: u32, line: BitRate) -> Option<String> {
+    let all = spread.places.values().copied().map(u64::from).sum::<u64>();
+    let most = spread.places.values().max().copied().map(u64::from)?;
+    let now = OF_QUEUE.0.saturating_mul(all).checked_div(most)?;
+    let (now, could) = (line.min(BitRate(now)), carries(queues, line));
+    of_rate(now, could).filter(|_| now < could)
 }
 
 /// No part of an adapter is broken.

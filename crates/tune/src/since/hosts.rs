@@ -88,6 +88,13 @@ const OF_NIC: &[Told<Nic>] = &[
         let on = nic.coalescing.known()?.adaptive_receive?;
         Some(switch(on).to_owned())
     }),
+    ("rx-usecs", |nic| {
+        let coalescing = nic.coalescing.known()?;
+        // What follows what arrives changes all the time.
+        let is_fixed = coalescing.adaptive_receive != Some(true);
+        let micros = coalescing.receive_micros.filter(|_| is_fixed)?;
+        Some(micros.to_string())
+    }),
     ("packets handed on", |nic| {
         let queues = nic.steering.known()?.receive.iter();
         Some(joined(

@@ -175,7 +175,15 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
         value(&mut host.nics[0].channels).combined = 1;
     }),
     ("nic-coalescing", Severity::Notice, |host| {
-        value(&mut host.nics[0].coalescing).adaptive_receive = Some(false);
+        // One for each packet.
+        let coalescing = value(&mut host.nics[0].coalescing);
+        coalescing.adaptive_receive = Some(false);
+        (coalescing.receive_micros, coalescing.receive_packets) = (Some(0), None);
+    }),
+    ("nic-coalescing", Severity::Notice, |host| {
+        let coalescing = value(&mut host.nics[0].coalescing);
+        coalescing.adaptive_receive = Some(false);
+        coalescing.receive_micros = Some(1000);
     }),
     ("nic-offloads", Severity::Warning, |host| {
         value(&mut host.nics[0].features).active.remove("rx-gro");
@@ -340,7 +348,8 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
     ("net-budget", Severity::Notice, |host| {
         // Of each adapter so few that `link-errors` has nothing to say.
         for nic in &mut host.nics {
-            value(&mut nic.counters).receive_missed = 60;
+            let counters = value(&mut nic.counters);
+            (counters.received, counters.receive_missed) = (1_000_000, 60);
         }
         value(&mut host.softnet).squeezed = 1;
     }),
@@ -405,6 +414,13 @@ pub const PAIRS: &[(&str, Severity, Spoil)] = &[
     }),
     ("pair-qemu", Severity::Warning, |host| {
         value(&mut host.offers).version = Some("7.2.0".into());
+    }),
+    ("pair-cpu", Severity::Notice, |host| {
+        let hardware = value(&mut host.offers).hardware.as_mut();
+        hardware.unwrap().features.remove("avx2");
+    }),
+    ("pair-cpu", Severity::Notice, |host| {
+        value(&mut host.offers).processor = "AMD EPYC 7713".into();
     }),
     ("pair-clock", Severity::Notice, |host| {
         host.clock = Known(Clock {

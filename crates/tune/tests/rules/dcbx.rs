@@ -235,3 +235,53 @@ fn ticks_are_held_against_what_was_sent_and_a_counter_at_its_end_tells_no_more()
     let why = "it does not count what it waits for";
     assert_eq!(said("rdma-waits", untold).as_deref(), Some(why));
 }
+
+/// What people are told to do by a rule.
+fn by_hand(rule: &str, host: Host) -> String {
+    let mut found = examine(&[host], &[]).findings.into_iter();
+    let found = found.find(|one| one.rule == rule).unwrap();
+    found.found.by_hand.unwrap()
+}
+
+#[test]
+fn shares_are_told_as_they_are_set_and_are_all_of_the_line_together() {
+    let told = |shares: [u8; 8]| {
+        by_hand(
+            "dcb-share",
+            changed(|host| {
+                let dcb = value(&mut host.nics[0].dcb);
+                let ets = dcb.ets.as_mut().unwrap();
+                (ets.shares, ets.algorithms) = (shares.into(), vec![2; 8]);
+                dcb.peer_ets = None;
+            }),
+        )
+    };
+    let set = |shares: &str| {
+        format!(
+            "give its class more: dcb ets set dev ens1f0 tc-bw {shares}, and the same at the switch"
+        )
+    };
+    assert_eq!(told([19, 81, 0, 0, 0, 0, 0, 0]), set("0:20 1:80"));
+    // 45 and 45 of 95 are 38 of 80, and 5 of them 4.
+    assert_eq!(told([5, 45, 45, 5, 0, 0, 0, 0]), set("0:20 1:37 2:39 3:4"));
+    let pattern = "give its class more (dcb ets set, tc-bw), and the same at the switch";
+    assert_eq!(told([10, 80, 0, 0, 0, 0, 0, 0]), pattern, "no 100 now");
+    assert_eq!(
+        told([1, 98, 1, 0, 0, 0, 0, 0]),
+        pattern,
+        "nothing would be left"
+    );
+}
+
+#[test]
+fn what_the_switch_holds_back_is_told_as_it_is_set_here() {
+    let told = by_hand(
+        "dcb-peer",
+        changed(|host| {
+            let peer = value(&mut host.nics[0].dcb).peer_pfc.as_mut();
+            peer.unwrap().enabled = [3, 4].into();
+        }),
+    );
+    let command = "dcb pfc set dev ens1f0 prio-pfc all:off 3:on 4:on";
+    assert!(told.ends_with(command), "{told}");
+}

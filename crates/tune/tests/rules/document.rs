@@ -10,7 +10,8 @@ use crate::hosts::{by_hand, gbit, healthy, link, value};
 
 const HOSTILE: &str = "<script>alert(1)</script> | `x` [l](javascript:alert(1)) \"'&\n# h\u{202e}";
 
-fn path(near: (&str, u8), far: (&str, u8)) -> Path {
+/// A path with nothing wrong, between hosts and their numbers.
+pub fn path(near: (&str, u8), far: (&str, u8)) -> Path {
     let end = |(host, number): (&str, u8)| PathEnd {
         host: host.into(),
         nic: "ens1f0".into(),

@@ -130,6 +130,8 @@ pub fn adapter(name: &str, address: &str) -> Nic {
         }),
         coalescing: Known(Coalescing {
             adaptive_receive: Some(true),
+            receive_micros: Some(8),
+            receive_packets: Some(128),
         }),
         interrupts: Known(
             (0..4)

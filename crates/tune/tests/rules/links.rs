@@ -1,6 +1,6 @@
 //! Cables, slots, and what is counted of them.
 
-use drover_tune::facts::{Fact::Known, Fec, Link, Pause, Pci};
+use drover_tune::facts::{Duplex, Fact::Known, Fec, Host, Link, Pause, Pci};
 use drover_tune::{Disruption, Severity, Step, examine};
 
 use crate::hosts::{adapter, by_hand, gbit, healthy, link, names, value, words};
@@ -205,4 +205,23 @@ fn places_are_asked_for_in_the_numbers_that_drivers_have() {
     // A third of 1024 is none of them, and would become another one.
     let change = report.findings[0].found.change.as_ref().unwrap();
     assert!(matches!(&change.steps[..], [Step::Nic { to, .. }] if to == "512"));
+}
+
+#[test]
+fn half_duplex_by_hand_is_negotiated_by_a_change_and_that_of_a_switch_is_not() {
+    let change = |spoil: fn(&mut Host)| {
+        let mut host = healthy("a", 1);
+        link(&mut host).duplex = Some(Duplex::Half);
+        spoil(&mut host);
+        let mut found = examine(&[host], &[]).findings.into_iter();
+        let found = found.find(|finding| finding.rule == "link-duplex").unwrap();
+        found.found.change.map(|change| change.steps[0].clone())
+    };
+    assert_eq!(change(|_| {}), None);
+    let step = change(by_hand).unwrap();
+    assert_eq!(step.to_string(), "ethtool -s ens1f0 autoneg on");
+    assert_eq!(
+        step.undo().to_string(),
+        "ethtool -s ens1f0 autoneg off speed 25000 duplex half"
+    );
 }

@@ -3,10 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod cases;
+mod costs;
 mod dcbx;
 mod definitions;
 mod document;
+#[path = "../documented/mod.rs"]
+mod documented;
 mod domains;
+mod folded;
 mod guests;
 mod hosts;
 mod kernel;
@@ -82,57 +86,6 @@ fn what_is_changed_in_a_definition_is_persistent() {
         };
         assert_eq!(finding.disruption, class, "{rule}");
     }
-}
-
-#[test]
-fn what_costs_a_migration_in_numbers_is_told_so() {
-    let crosses = "a guest of 64 GiB crosses in 24 s instead of 12 s";
-    let costs = [
-        (
-            "link-errors",
-            // In 0.2 ms it is more than the line carries.
-            "one by one, they hold a connection to some 8734 Mbit/s where a round trip takes 1 ms",
-        ),
-        (
-            "link-errors",
-            "one by one, they hold a connection to some 8734 Mbit/s where a round trip takes 1 ms",
-        ),
-        ("bond-mode", crosses),
-        ("bond-mode", crosses),
-        ("bond-members", crosses),
-        ("bond-members", crosses),
-        (
-            "nic-queues",
-            "a guest of 64 GiB crosses in 61 s instead of 24 s",
-        ),
-        (
-            "cpu-governor",
-            "1.2 GHz instead of 3.6: what processors do takes up to 3.0 times as long",
-        ),
-        (
-            "tcp-buffers",
-            // In 0.2 ms it is more than the line carries.
-            "a connection carries 16.8 Gbit/s at most where a round trip takes 1 ms",
-        ),
-        (
-            "tcp-buffers",
-            "a connection carries 5.2 Gbit/s at most where a round trip takes 0.2 ms, and 1 Gbit/s where it takes 1 ms",
-        ),
-        (
-            "tcp-window",
-            "a connection carries 2.6 Gbit/s at most where a round trip takes 0.2 ms, and 524.3 Mbit/s where it takes 1 ms",
-        ),
-    ];
-    let is_counted = |rule: &str| costs.iter().any(|(of, _)| *of == rule);
-    let mut told = Vec::new();
-    for (rule, _, spoil) in CASES.iter().filter(|(rule, ..)| is_counted(rule)) {
-        let mut host = healthy("a", 1);
-        spoil(&mut host);
-        let cost = examine(&[host], &[]).findings[0].found.cost.clone();
-        told.push((*rule, cost.unwrap_or_else(|| panic!("{rule}"))));
-    }
-    let costs = costs.map(|(rule, cost)| (rule, cost.to_owned()));
-    assert_eq!(told, costs);
 }
 
 #[test]

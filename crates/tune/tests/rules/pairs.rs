@@ -1,6 +1,6 @@
 //! What is compared of two hosts, and with which.
 
-use drover_tune::facts::{Dcb, Ets, Fact, Host, Kind, Teller};
+use drover_tune::facts::{Dcb, Ets, Fact, Host, Kind, Offers, Teller};
 use drover_tune::{Severity, examine};
 
 use crate::hosts::{bonded, gbit, healthy, on_top, rdma, set, value};
@@ -326,4 +326,90 @@ fn a_driver_of_the_kernel_may_be_of_another_kernel_and_one_that_is_not_is_named(
     let report = examine(&[own, older], &[]);
     let skipped = report.skipped.iter().find(|one| one.rule == "pair-adapter");
     assert!(skipped.unwrap().because.starts_with("driver's version: "));
+}
+
+#[test]
+fn a_kind_that_programs_take_by_default_alone_has_the_command_and_the_host_named() {
+    let by_hand = |spoil: fn(&mut Host)| {
+        let mut other = healthy("b", 2);
+        spoil(&mut other);
+        let findings = examine(&[healthy("a", 1), other], &[]).findings.into_iter();
+        let mut found = findings.filter(|finding| finding.rule == "pair-rdma");
+        found.next().unwrap().found.by_hand.unwrap()
+    };
+    let by_default = by_hand(|host| rdma(host).default_kind = Some("IB/RoCE v1".into()));
+    assert_eq!(
+        by_default,
+        "on b, until its next start: mkdir -p /sys/kernel/config/rdma_cm/mlx5_0 && \
+         echo 'RoCE v2' > /sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode"
+    );
+    // Without an address of it no default helps, nor does one between Ethernet and InfiniBand.
+    for spoil in [
+        (|host| _ = rdma(host).kinds.remove("RoCE v2")) as fn(&mut Host),
+        |host| rdma(host).layer = "InfiniBand".into(),
+    ] {
+        let told = by_hand(spoil);
+        assert!(told.starts_with("see what `rdma-kind` says"), "{told}");
+    }
+}
+
+/// What `pair-cpu` says of two hosts, the second one's QEMUs offering something else: what was read, why, and what is to be done; or why not.
+fn of_processors(spoil: fn(&mut Offers)) -> Result<[String; 3], String> {
+    let mut other = healthy("b", 2);
+    spoil(value(&mut other.offers));
+    let report = examine(&[healthy("a", 1), other], &[]);
+    let mut skipped = report.skipped.into_iter();
+    if let Some(skipped) = skipped.find(|skipped| skipped.rule == "pair-cpu") {
+        return Err(skipped.because);
+    }
+    let mut found = report.findings.into_iter();
+    let found = found.find(|finding| finding.rule == "pair-cpu").unwrap();
+    let found = found.found;
+    Ok([found.read, found.why, found.by_hand.unwrap()])
+}
+
+#[test]
+fn processors_are_compared_by_what_each_end_lacks_and_a_model_of_both_is_named() {
+    let moves =
+        |how: &str| format!("guests with all that their processor has (host-passthrough) {how}");
+    let [read, why, by_hand] = of_processors(|offers| {
+        let hardware = offers.hardware.as_mut().unwrap();
+        hardware.features.remove("avx2");
+        hardware.models.remove("EPYC-Milan");
+        offers.processor = "AMD EPYC 7251".into();
+    })
+    .unwrap();
+    assert_eq!(read, "AMD EPYC 7543, and AMD EPYC 7251 of b; b lacks avx2");
+    assert_eq!(why, moves("move one way only, from b to a"));
+    assert_eq!(
+        by_hand,
+        "give guests that are to move both ways a model that both have: EPYC is the newest for servers"
+    );
+    let [read, why, _] = of_processors(|offers| {
+        let hardware = offers.hardware.as_mut().unwrap();
+        hardware.features.remove("avx2");
+        hardware.features.insert("vaes".into());
+        hardware.models.clear();
+    })
+    .unwrap();
+    assert_eq!(read, "AMD EPYC 7543 at both; a lacks vaes; b lacks avx2");
+    assert_eq!(why, moves("move neither way"));
+    let [_, why, _] = of_processors(|offers| offers.processor = "AMD EPYC 7713".into()).unwrap();
+    assert_eq!(why, moves("find another one after a move"));
+}
+
+#[test]
+fn processors_are_not_blamed_for_what_another_qemu_does_not_know_or_use() {
+    let skipped = of_processors(|offers| {
+        offers.version = Some("7.2.0".into());
+        let hardware = offers.hardware.as_mut().unwrap();
+        hardware.features.remove("avx2");
+    });
+    let because = "their QEMUs are of other versions, and know other features of it";
+    assert_eq!(skipped.unwrap_err(), because);
+    let skipped = of_processors(|offers| offers.hardware = None);
+    assert_eq!(
+        skipped.unwrap_err(),
+        "no QEMU of b has guests run by its processors"
+    );
 }

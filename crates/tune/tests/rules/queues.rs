@@ -1,6 +1,6 @@
 //! Interrupts and queues: which of them can be moved, and which the kernel keeps.
 
-use drover_tune::facts::{Core, Fact::Known, Host};
+use drover_tune::facts::{Coalescing, Core, Fact::Known, Host};
 use drover_tune::{Report, Severity, Step, examine};
 
 use crate::hosts::{cpus, healthy, names, value};
@@ -118,7 +118,12 @@ fn where_irqbalance_runs_interrupts_are_left_to_people() {
     *value(&mut host.irqbalance) = true;
     let found = &examine(&[host], &[]).findings[0].found;
     let by_hand = found.by_hand.as_deref().unwrap();
-    assert!(found.change.is_none() && by_hand.contains("IRQBALANCE_ARGS"));
+    assert!(found.change.is_none());
+    assert_eq!(
+        by_hand,
+        "irqbalance puts them where it likes: add --banirq=60 to IRQBALANCE_ARGS (/etc/default/irqbalance, or /etc/sysconfig/irqbalance), \
+         then: systemctl restart irqbalance; echo 0-3 > /proc/irq/60/smp_affinity_list. Numbers stay until the driver is loaded anew"
+    );
 }
 
 #[test]
@@ -233,4 +238,46 @@ fn several_crowded_adapters_do_not_crowd_the_same_cores_again() {
         })
         .collect();
     assert_eq!(to, ["1", "2", "3", "4", "5", "6"]);
+}
+
+#[test]
+fn interrupts_that_wait_for_a_while_are_right_however_that_is_told_and_what_is_not_told_is_skipped()
+{
+    let told = |micros, packets| {
+        let mut host = healthy("a", 1);
+        *value(&mut host.nics[0].coalescing) = Coalescing {
+            adaptive_receive: Some(false),
+            receive_micros: micros,
+            receive_packets: packets,
+        };
+        let told = crate::layers::told("nic-coalescing", &[host]);
+        told.into_iter().next().map(|(_, said)| said)
+    };
+    for (micros, packets) in [(50, None), (8, Some(128)), (0, Some(32)), (500, Some(0))] {
+        assert_eq!(told(Some(micros), packets), None, "{micros} {packets:?}");
+    }
+    for (micros, packets, read) in [
+        (0, Some(1), "adaptive-rx off, rx-usecs 0, rx-frames 1"),
+        (3, Some(128), "adaptive-rx off, rx-usecs 3, rx-frames 128"),
+        (501, Some(32), "adaptive-rx off, rx-usecs 501, rx-frames 32"),
+    ] {
+        assert_eq!(told(Some(micros), packets).as_deref(), Some(read));
+    }
+    let untold = "its driver does not tell how long interrupts wait";
+    assert_eq!(told(None, None).as_deref(), Some(untold));
+}
+
+#[test]
+fn what_an_adapter_may_do_badly_is_turned_on_by_people_with_one_command() {
+    let mut host = healthy("a", 1);
+    let active = &mut value(&mut host.nics[0].features).active;
+    active.retain(|name| !name.starts_with("tx-"));
+    let found = &examine(&[host], &[]).findings[0].found;
+    assert_eq!(
+        found.by_hand.as_deref(),
+        Some(
+            "if the adapter is known to do it well: ethtool -K ens1f0 tx-checksum-ip-generic on tx-generic-segmentation on \
+             tx-scatter-gather on tx-tcp-segmentation on"
+        )
+    );
 }

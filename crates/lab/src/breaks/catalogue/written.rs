@@ -194,7 +194,7 @@ pub(super) const WRITTEN: &[Break] = &[
         "nic-coalescing",
         "b nic0",
         &[Told(Answers {
-            adaptive: false,
+            wait: Some(0),
             ..WHOLE
         })],
     ),

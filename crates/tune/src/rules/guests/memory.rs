@@ -4,7 +4,8 @@ use drover_types::Bytes;
 
 use super::asked::{Backend, backends, lock};
 use super::{Placed, in_definition, listed};
-use crate::facts::{Guest, Host};
+use crate::cost::of_small_pages;
+use crate::facts::Guest;
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 use crate::rules::used::is_in_use;
 
@@ -98,7 +99,7 @@ pub fn pages(placed: Placed<'_>) -> Verdict {
     }
     let shared = backends.iter().find(|backend| backend.shared);
     let never = match shared {
-        None => (memory.joins.get()? == "never").then(|| not_joined(placed.host)),
+        None => (memory.joins.get()? == "never").then(|| not_joined(placed)),
         Some(backend) => {
             let word = memory.joins_shared.get()?;
             matches!(word.as_str(), "never" | "deny")
@@ -114,15 +115,17 @@ pub fn pages(placed: Placed<'_>) -> Verdict {
         return Ok(Answer::Right);
     }
     Ok(Answer::Found(found_small(
+        pages.touched,
         format!("{} of the {} that it has touched", pages.joined, pages.touched),
         "most of it by huge pages".into(),
         "the host's memory is in pieces: give it huge pages from the beginning, or start it anew where there is room".into(),
     )))
 }
 
-fn not_joined(host: &Host) -> Found {
+fn not_joined(placed: Placed<'_>) -> Found {
     found_small(
-        format!("{} joins no pages to huge ones (never)", host.name),
+        placed.guest.memory,
+        format!("{} joins no pages to huge ones (never)", placed.host.name),
         "madvise, or always: QEMU asks for it".into(),
         "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, and start the guest anew"
             .into(),
@@ -132,6 +135,7 @@ fn not_joined(host: &Host) -> Found {
 fn shared_not_joined(guest: &Guest, backend: &Backend<'_>, word: &str) -> Found {
     let lines = backend.with_huge_pages();
     let mut found = found_small(
+        guest.memory,
         format!("its memory is shared, and the host joins no such pages to huge ones ({word})"),
         "huge pages, or advise".into(),
         format!(
@@ -143,13 +147,13 @@ fn shared_not_joined(guest: &Guest, backend: &Backend<'_>, word: &str) -> Found 
     found
 }
 
-fn found_small(read: String, expected: String, by_hand: String) -> Found {
+fn found_small(memory: Bytes, read: String, expected: String, by_hand: String) -> Found {
     Found {
         severity: Severity::Notice,
         read,
         expected,
         why: "each of its accesses goes through more tables, and reading all of its memory for a migration takes longer".into(),
-        cost: None,
+        cost: Some(of_small_pages(memory)),
         change: None,
         by_hand: Some(by_hand),
         lines: Vec::new(),

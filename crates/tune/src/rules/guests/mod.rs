@@ -12,6 +12,7 @@ use crate::finding::Because;
 
 pub use asked::Net;
 use asked::in_definition;
+pub use models::newest;
 
 /// A guest, the host that it is on, and the others.
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +36,7 @@ impl Placed<'_> {
 }
 
 /// Words as a list, the first of them if they are many.
-fn listed<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+pub fn listed<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     /// As many as tell what it is about.
     const SHOWN: usize = 8;
     let words: Vec<&str> = words.into_iter().collect();

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{OfTwo, each, found};
+use crate::change::quoted;
 use crate::cost::of_rate;
 use crate::facts::{Dcb, Fact, Host, Kind, Layers, Nic, Rdma, Teller};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
@@ -283,12 +284,15 @@ pub fn dcbx(host: &Host, other: &Host) -> OfTwo {
     })
 }
 
+/// The kind of RDMA that every network carries.
+const ROUTED: &str = "RoCE v2";
+
 /// The kind of RDMA that programs take.
 fn kind(rdma: &Rdma) -> Result<String, Because> {
     let has = |kind: &str| rdma.kinds.keys().any(|own| own.contains(kind));
     let by_default = |kind: &str| rdma.default_kind.as_ref().is_none_or(|own| own == kind);
     Ok(match rdma.layer.as_str() {
-        "Ethernet" if has("RoCE v2") && by_default("RoCE v2") => "RoCE v2",
+        "Ethernet" if has(ROUTED) && by_default(ROUTED) => ROUTED,
         "Ethernet" if has("RoCE") => "RoCE v1",
         "Ethernet" if rdma.kinds.is_empty() => {
             return Err("it tells no address on this interface".into());
@@ -315,13 +319,52 @@ pub fn rdma(host: &Host, other: &Host) -> OfTwo {
             return Ok(services((host, nic), (other, far)));
         }
         let [own, there] = [own, there].map(|kinds| Vec::from_iter(kinds).join(" and "));
+        let by_hand = by_default_alone([(host, nic), (other, far)]).unwrap_or_else(|| {
+            "see what `rdma-kind` says of both, and what the firmware of their adapters has turned on".into()
+        });
         Ok(Answer::Found(found(
             Severity::Notice,
             format!("{own}, and {there} of {}", far.name),
             "an end with one kind does not hear the other: programs fall back to TCP or fail",
-            "see what `rdma-kind` says of both, and what the firmware of their adapters has turned on".into(),
+            by_hand,
         )))
     })
+}
+
+/// What has programs take RoCE v2 where they take another kind by default alone; none where a device has no addresses of that, so that
+/// more keeps both ends apart.
+fn by_default_alone(both: [(&Host, &Nic); 2]) -> Option<String> {
+    let mut commands = Vec::new();
+    for (host, nic) in both {
+        for rdma in adapters(host, nic)
+            .iter()
+            .filter_map(|nic| nic.rdma.as_ref())
+        {
+            let rdma = rdma.known()?;
+            if rdma.layer != "Ethernet" || !rdma.kinds.contains_key(ROUTED) {
+                return None;
+            }
+            if kind(rdma).is_ok_and(|kind| kind != ROUTED) {
+                commands.push(format!(
+                    "on {}, until its next start: {}",
+                    host.name,
+                    taken_by_default(rdma)
+                ));
+            }
+        }
+    }
+    (!commands.is_empty()).then(|| commands.join("; "))
+}
+
+/// The kernel has a device's folder there once somebody makes it (`Documentation/ABI/testing/configfs-rdma_cm`).
+fn taken_by_default(rdma: &Rdma) -> String {
+    let folder = format!("/sys/kernel/config/rdma_cm/{}", rdma.device);
+    let file = format!("{folder}/ports/{}/default_roce_mode", rdma.port);
+    format!(
+        "mkdir -p {} && echo '{ROUTED}' > {}",
+        quoted(&folder),
+        quoted(&file)
+    )
 }
 
 /// Whether RDMA's packets have one type of service at both ends, as far as that is told.

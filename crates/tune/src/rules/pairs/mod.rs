@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 use drover_types::{BitRate, IpNetwork};
 
 pub use self::alike::{adapter, bond, dcb, dcbx, rdma, switch};
-pub use self::whole::{clock, qemu};
+pub use self::whole::{clock, cpu, qemu};
 use super::used::{is_in_use, rate};
-use crate::cost::of_rate;
+use crate::cost::{of_packets, of_rate};
 use crate::facts::{Host, Kind, Layers, Nic};
 use crate::finding::{Answer, Found, Severity, Verdict};
 
@@ -198,7 +198,7 @@ pub fn mtu(host: &Host, other: &Host) -> OfTwo {
             expected: "the same".into(),
             why: "the larger packets of one are lost at the other, unless a switch or router tells"
                 .into(),
-            cost: None,
+            cost: of_packets(least, nic.mtu.max(far.mtu)),
             change: None,
             by_hand: Some(format!(
                 "set both to {least}, unless the whole path is known to carry more"

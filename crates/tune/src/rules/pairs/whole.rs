@@ -1,8 +1,11 @@
 //! Two hosts as a whole.
 
+use std::collections::BTreeSet;
+
 use super::{Ends, OfTwo, found};
-use crate::facts::Host;
+use crate::facts::{Host, Offer, Offers};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
+use crate::rules::guests::{listed, newest};
 
 /// How far two clocks may be from each other, in milliseconds: NTP keeps them within some, and nothing that people read has less than a
 /// second.
@@ -44,6 +47,80 @@ fn versions(host: &Host, other: &Host) -> Verdict {
             older.name, newer.name
         ),
     )))
+}
+
+/// Both hosts have the same processor.
+pub fn cpu(host: &Host, other: &Host) -> OfTwo {
+    vec![(Ends::default(), processors(host, other))]
+}
+
+fn processors(host: &Host, other: &Host) -> Verdict {
+    let (own, there) = (host.offers.get()?, other.offers.get()?);
+    // Where all is emulated processors are what QEMU makes them.
+    if own.hardware.is_none() && there.hardware.is_none() {
+        return Ok(Answer::NotAbout);
+    }
+    let offers = [of_hardware(host, own)?, of_hardware(other, there)?];
+    let [own_lacks, lacks_there] = [lacks(offers[0], offers[1]), lacks(offers[1], offers[0])];
+    let is_one = own.processor == there.processor;
+    if is_one && own_lacks.is_empty() && lacks_there.is_empty() {
+        return Ok(Answer::Right);
+    }
+    if is_one && own.version != there.version {
+        return Err("their QEMUs are of other versions, and know other features of it".into());
+    }
+    let mut read = vec![match is_one {
+        true => format!("{} at both", own.processor),
+        false => format!(
+            "{}, and {} of {}",
+            own.processor, there.processor, other.name
+        ),
+    }];
+    let ends = [(host, &own_lacks), (other, &lacks_there)].into_iter();
+    let lacking = ends.filter(|(_, lacks)| !lacks.is_empty());
+    read.extend(
+        lacking
+            .map(|(host, lacks)| format!("{} lacks {}", host.name, listed(lacks.iter().copied()))),
+    );
+    let why = match (own_lacks.is_empty(), lacks_there.is_empty()) {
+        (true, true) => "guests with all that their processor has (host-passthrough) find another one after a move".to_owned(),
+        (false, false) => "guests with all that their processor has (host-passthrough) move neither way".to_owned(),
+        (true, false) => one_way(other, host),
+        (false, true) => one_way(host, other),
+    };
+    let by_hand = match newest(&offers) {
+        Some(model) => format!("give guests that are to move both ways a model that both have: {model} is the newest for servers"),
+        None => "give guests that are to move both ways a model that both have; there is none of those for servers".to_owned(),
+    };
+    Ok(Answer::Found(found(
+        Severity::Notice,
+        read.join("; "),
+        &why,
+        by_hand,
+    )))
+}
+
+fn one_way(from: &Host, to: &Host) -> String {
+    format!(
+        "guests with all that their processor has (host-passthrough) move one way only, from {} to {}",
+        from.name, to.name
+    )
+}
+
+fn of_hardware<'h>(host: &Host, offers: &'h Offers) -> Result<&'h Offer, Because> {
+    let offer = offers.hardware.as_ref();
+    offer.ok_or_else(|| {
+        Because(format!(
+            "no QEMU of {} has guests run by its processors",
+            host.name
+        ))
+    })
+}
+
+/// What the first one has not, of what the second one has.
+fn lacks<'o>(offer: &Offer, other: &'o Offer) -> BTreeSet<&'o str> {
+    let all = other.features.iter().map(String::as_str);
+    all.filter(|name| !offer.features.contains(*name)).collect()
 }
 
 /// Of a version, to be compared.
