@@ -61,7 +61,7 @@ pub struct Others {
 }
 
 impl Loading {
-    /// By what was asked for, which was [checked](check), and what the far host said; `guests` run here.
+    /// By what was asked for, which was [checked](check), and what the far host said; `guests` may use links here.
     ///
     /// # Errors
     /// Why nothing is loaded, to be read after "because".
