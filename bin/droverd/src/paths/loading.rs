@@ -189,10 +189,23 @@ fn carried(measured: &Measured, line: Option<BitRate>, most: Option<BitRate>) ->
 
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::sync::OnceLock;
+    use std::sync::atomic::AtomicUsize;
+
     use drover_api::TicketText;
-    use drover_types::AnswererId;
+    use drover_reach::Order;
+    use drover_reach::limits::LOAD_CONNECTIONS;
+    use drover_reach::load::Sink;
+    use drover_relay::LaneListener;
+    use drover_types::{AnswererId, PathEnd};
 
     use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    /// For a load that is given up, and all that goes with it on a loaded machine.
+    const GIVEN_UP: Duration = Duration::from_secs(1);
 
     fn answerer(guests: usize, load_port: Option<u16>) -> AnswererView {
         AnswererView {
@@ -289,5 +302,56 @@ mod tests {
         };
         let why = agreed(None, &busy, 0, None).unwrap_err();
         assert_eq!(why, "b is busy with a load of c");
+    }
+
+    #[tokio::test]
+    async fn a_load_ends_within_a_second_once_a_guest_begins_to_move() {
+        let lanes = LaneListener::hold(0).unwrap();
+        let far = answerer(0, Some(lanes.port()));
+        let ticket = Ticket::random().unwrap();
+        let sink = Sink::new(Order {
+            ticket: ticket.clone(),
+            askers: vec![HERE],
+            time: Duration::from_secs(60),
+        });
+        let taken = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&taken);
+        let order = MigrationId(far.id.0);
+        let expected = lanes.expect_elsewhere(order, move |connection, preamble, until| {
+            sink.take(connection, preamble, until).unwrap();
+            count.fetch_add(1, Ordering::AcqRel);
+            Ok(())
+        });
+        assert!(expected.offer(&[HERE]).is_empty());
+        let asked = LoadRequest {
+            time_ms: 10_000,
+            share: Some(10),
+        };
+        let host = "b".parse().unwrap();
+        let loading = Loading::agreed(asked, &host, &far, &ticket, 0, None).unwrap();
+        let end = PathEnd {
+            interface: "lo".into(),
+            address: HERE,
+        };
+        let pair = Pair {
+            near: end.clone(),
+            far: end,
+            rate: Some(BitRate(1_000_000_000)),
+        };
+        // One does as soon as the path is loaded.
+        let began = OnceLock::new();
+        let moves = || {
+            let is_loaded = taken.load(Ordering::Acquire) == LOAD_CONNECTIONS;
+            if is_loaded {
+                began.get_or_init(Instant::now);
+            }
+            is_loaded
+        };
+        let in_time = Instant::now() + Duration::from_secs(60);
+        let found = loading.of(&pair, in_time, moves).await;
+        let took = began.get().unwrap().elapsed();
+        let why = "it was given up, as a guest began to move";
+        assert_eq!(found, Fact::unknown(why));
+        assert!(took < GIVEN_UP, "{took:?}");
     }
 }
