@@ -182,6 +182,9 @@ pub struct Fec {
     /// What is in use, by the same names, or `None`; none where it is not told.
     #[serde(default)]
     pub active: Option<String>,
+    /// Blocks that arrived with more errors than it can correct; none where they are not counted.
+    #[serde(default)]
+    pub uncorrected: Option<u64>,
 }
 
 /// Queues (ethtool's `CHANNELS`).

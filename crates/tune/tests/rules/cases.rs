@@ -73,6 +73,9 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
     }),
     ("pci-slot", Severity::Critical, |host| {
         value(&mut host.nics[0].pci).width = Some(1);
+    ("link-errors", Severity::Notice, |host| {
+        value(&mut host.nics[0].fec).uncorrected = Some(1000);
+    }),
     }),
     ("pci-slot", Severity::Warning, |host| {
         // Enough for each port, and not for both: 28 Gbit/s.

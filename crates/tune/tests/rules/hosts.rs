@@ -74,6 +74,7 @@ pub fn adapter(name: &str, address: &str) -> Nic {
             automatic: true,
             configured: words(&["RS", "BASER"]),
             active: Some("RS".into()),
+            uncorrected: Some(0),
         }),
         pause: Known(Pause {
             sent: Some(0),

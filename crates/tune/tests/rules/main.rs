@@ -97,6 +97,10 @@ fn what_costs_a_migration_in_numbers_is_told_so() {
             "link-errors",
             "one by one, they hold a connection to some 8734 Mbit/s where a round trip takes 1 ms",
         ),
+        (
+            "link-errors",
+            "one by one, they hold a connection to some 8734 Mbit/s where a round trip takes 1 ms",
+        ),
         ("bond-mode", crosses),
         ("bond-mode", crosses),
         ("bond-members", crosses),
