@@ -54,7 +54,7 @@ pub use interrupts::{
     Adapter, Adapters, AffinityError, adapters, affinity, irqbalance, set_affinity,
 };
 pub use keyfiles::shadow;
-pub use latency::LatencyRequest;
+pub use latency::{LatencyRequest, held_latency};
 pub use lldp::{Heard, LldpSocket, NoLldp, carrier_changes, lldp_ports};
 pub use memory::{Memory, memory};
 pub use netlink::attributes::{attribute, bitset};

@@ -45,6 +45,7 @@ pub fn facts(tree: &Tree, told: &Told) -> Host {
         clock: Fact::unknown(NO_AGENT),
         memory: memory::memory(tree),
         offers: Fact::unknown(NO_AGENT),
+        waking: Fact::unknown(NO_AGENT),
         guests: Fact::unknown(NO_AGENT),
         domains: Fact::unknown(NO_AGENT),
     }
