@@ -47,7 +47,7 @@ pub use boot::{BOOT_ID, boot_id};
 pub use cpus::{Cpus, cpus};
 pub use error::HostError;
 pub use ethtool::OrderError;
-pub use facts::{Answered, Seen, Told, Tree, Untold, facts};
+pub use facts::{Answered, Seen, Told, Tree, Untold, facts, slot};
 pub use idle::idle_times;
 pub use interfaces::interfaces;
 pub use interrupts::{

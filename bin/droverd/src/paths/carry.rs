@@ -247,6 +247,7 @@ mod tests {
                 packets: 1,
                 again: 0,
                 held_up_by: HeldUpBy::Path,
+                slot: None,
             };
             vec![told(&order.paths[0], Fact::Known(carried))]
         };

@@ -11,11 +11,12 @@ use drover_reach::limits::{
     LOAD_GREETING, LOAD_LOOK, LOAD_TIME_LEAST, LOAD_TIME_MOST, LOAD_WARM_UP, RATE_UNKNOWN,
 };
 use drover_reach::load::{self, Load, Measured};
-use drover_tune::facts::{Carried, Fact, HeldUpBy};
+use drover_tune::facts::{Carried, Fact, HeldUpBy, Slot};
 use drover_types::{BitRate, HostName, MigrationId, with_sources};
 use tokio::time::{Instant, timeout};
 
 use super::pairs::Pair;
+use crate::facts;
 
 /// Of a line's rate what a load may take where guests run at either end and nothing else was said, in percent.
 const SHARE_BESIDE_GUESTS: u8 = 50;
@@ -143,15 +144,26 @@ impl Loading {
         let halt = Arc::new(AtomicBool::new(false));
         let halted = Arc::clone(&halt);
         let mut measuring = tokio::task::spawn_blocking(move || load::measure(&load, &halted));
+        let middle = begin.unwrap_or_else(Instant::now) + LOAD_WARM_UP + self.time / 2;
+        let mut slot = None;
         let measured = loop {
             match timeout(LOAD_LOOK, &mut measuring).await {
                 Ok(measured) => break measured,
                 Err(_) if moves() => halt.store(true, Ordering::Release),
+                Err(_) if slot.is_none() && Instant::now() >= middle => {
+                    slot = Some(slot_of(&pair.near.interface).await);
+                }
                 Err(_) => {}
             }
         };
         match measured {
-            Ok(Ok(measured)) => Fact::Known(carried(&measured, pair.rate, most)),
+            Ok(Ok(measured)) => {
+                let slot = slot.flatten();
+                Fact::Known(Carried {
+                    slot,
+                    ..carried(&measured, pair.rate, most)
+                })
+            }
             Ok(Err(error)) => Fact::unknown(with_sources(&error)),
             Err(error) => Fact::unknown(format!("the agent failed at it: {error}")),
         }
@@ -172,6 +184,13 @@ impl Loading {
     }
 }
 
+/// How the slot of that interface's adapter works now.
+async fn slot_of(nic: &str) -> Option<Slot> {
+    let nic = nic.to_owned();
+    let read = move || facts::slot(&nic);
+    tokio::task::spawn_blocking(read).await.ok().flatten()
+}
+
 fn carried(measured: &Measured, line: Option<BitRate>, most: Option<BitRate>) -> Carried {
     Carried {
         rate: measured.rate.0,
@@ -184,6 +203,7 @@ fn carried(measured: &Measured, line: Option<BitRate>, most: Option<BitRate>) ->
             load::HeldUpBy::Near => HeldUpBy::Near,
             load::HeldUpBy::Far => HeldUpBy::Far,
         },
+        slot: None,
     }
 }
 

@@ -32,7 +32,7 @@ pub use nic::{
     Rings, Steering, Teller,
 };
 pub use path::{
-    Answers, Carried, Counted, Crossing, HeldUpBy, Joint, Path, PathEnd, Together, Traffic,
+    Answers, Carried, Counted, Crossing, HeldUpBy, Joint, Path, PathEnd, Slot, Together, Traffic,
 };
 pub use processors::{Core, Frequencies, Node, Policy, Processors, Waking};
 
