@@ -5,6 +5,7 @@ use std::path::Path;
 
 use drover_api::{API_VERSION, CordonView, HostView, MemoryView, ProtocolRange};
 use drover_host::{HostError, Processor};
+use drover_tune::facts::Slot;
 use drover_types::{Interface, Placement};
 use drover_wire::VersionRange;
 
@@ -41,6 +42,11 @@ pub fn has_hardware(nic: &str) -> bool {
 /// How often the carrier of this interface went or came, where that is known.
 pub fn carrier_changes(nic: &str) -> Option<u64> {
     drover_host::carrier_changes(Path::new(ROOT), nic)
+}
+
+/// How the slot of this interface's adapter works now, where it has one that limits it.
+pub fn slot(nic: &str) -> Option<Slot> {
+    drover_host::slot(Path::new(ROOT), nic)
 }
 
 /// Where lanes over these interfaces are to run.

@@ -6,7 +6,7 @@
 //! Of several requests the strictest counts.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 
 use crate::error::HostError;
@@ -42,6 +42,23 @@ impl LatencyRequest {
     }
 }
 
+/// What processors are held to now, by whoever asks for the least, in microseconds; whether this process may ask shows by the way.
+///
+/// # Errors
+/// As for [`LatencyRequest::new`].
+pub fn held_latency(root: &Path) -> Result<u32, HostError> {
+    let path = root.join(DEVICE);
+    // Open it asks for the kernel's default, which holds nothing.
+    let opened = OpenOptions::new().read(true).write(true).open(&path);
+    let read = opened.and_then(|mut device| {
+        let mut value = [0; 4];
+        device.read_exact(&mut value)?;
+        Ok(i32::from_ne_bytes(value))
+    });
+    let read = read.map_err(|source| HostError::Latency { path, source })?;
+    Ok(u32::try_from(read).unwrap_or(0))
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -57,6 +74,7 @@ mod tests {
         fs::write(&device, "").unwrap();
         let _held = LatencyRequest::new(root.path(), 20).unwrap();
         assert_eq!(fs::read(&device).unwrap(), 20_i32.to_ne_bytes());
+        assert_eq!(held_latency(root.path()).unwrap(), 20);
     }
 
     #[test]
@@ -73,6 +91,7 @@ mod tests {
             panic!("{refused:?}");
         };
         assert_eq!(source.kind(), ErrorKind::NotFound);
+        assert!(held_latency(root.path()).is_err());
         assert!(!root.path().join(DEVICE).exists());
     }
 }

@@ -47,14 +47,14 @@ pub use boot::{BOOT_ID, boot_id};
 pub use cpus::{Cpus, cpus};
 pub use error::HostError;
 pub use ethtool::OrderError;
-pub use facts::{Answered, Seen, Told, Tree, Untold, facts};
+pub use facts::{Answered, Seen, Told, Tree, Untold, facts, slot};
 pub use idle::idle_times;
 pub use interfaces::interfaces;
 pub use interrupts::{
     Adapter, Adapters, AffinityError, adapters, affinity, irqbalance, set_affinity,
 };
 pub use keyfiles::shadow;
-pub use latency::LatencyRequest;
+pub use latency::{LatencyRequest, held_latency};
 pub use lldp::{Heard, LldpSocket, NoLldp, carrier_changes, lldp_ports};
 pub use memory::{Memory, memory};
 pub use netlink::attributes::{attribute, bitset};

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use Fact::Known;
 use drover_tune::facts::{
-    Answers, Carried, Counted, Crossing, Fact, HeldUpBy, Path, PathEnd, Traffic,
+    Answers, Carried, Counted, Crossing, Fact, HeldUpBy, Path, PathEnd, Slot, Traffic,
 };
 use drover_tune::{
     Difference, Finding, Known as At, RULES, Report, Severity, differences, examine,
@@ -74,6 +74,7 @@ fn carried(mbit: u64) -> Option<Fact<Carried>> {
         packets: 100_000,
         again: 0,
         held_up_by: HeldUpBy::Path,
+        slot: None,
     }))
 }
 
@@ -266,6 +267,24 @@ fn what_loss_costs_is_told_by_the_round_trip_and_not_at_all_without_one() {
     assert_eq!(cost(slow), None, "the line carries no more without it");
     path.round_trip = Fact::unknown("it was not measured");
     assert_eq!(cost(path), None);
+}
+
+#[test]
+fn a_slot_that_carried_less_than_the_line_while_it_was_loaded_is_named() {
+    let found = |width, speed| {
+        let mut path = healthy();
+        path.carried = carried(6_000);
+        if let Some(Known(carried)) = &mut path.carried {
+            carried.slot = Some(Slot { width, speed });
+        }
+        examine(&[], &[path]).findings.remove(0).found
+    };
+    let slow = found(4, 2500);
+    let told = "; of its slot 4 lanes of 2.5 GT/s carry some 7.2 Gbit/s meanwhile";
+    assert!(slow.read.ends_with(told), "{slow:?}");
+    assert!(slow.by_hand.unwrap().starts_with("look at the slot of"));
+    let wide = found(8, 8000);
+    assert!(!wide.read.contains("slot"), "{wide:?}");
 }
 
 #[test]

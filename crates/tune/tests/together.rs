@@ -48,6 +48,7 @@ fn carried(mbit: u64) -> Carried {
         packets: 1000,
         again: 0,
         held_up_by: HeldUpBy::Path,
+        slot: None,
     }
 }
 
@@ -402,6 +403,7 @@ fn rates_that_nobody_has_are_no_end_of_the_agent() {
             packets: u64::MAX,
             again: u64::MAX,
             held_up_by: HeldUpBy::Path,
+            slot: None,
         };
         path.carried = Some(Known(carried));
         let joint = Joint {

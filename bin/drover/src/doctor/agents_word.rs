@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use drover_tune::facts::{Fact, Guest, Host, Kind, Listening, Neighbour, Nic, Offers};
+use drover_tune::facts::{Fact, Guest, Host, Kind, Listening, Neighbour, Nic, Offers, Waking};
 use serde::{Deserialize, Serialize};
 
 /// The file of a captured host that has it.
@@ -23,6 +23,9 @@ pub struct AgentsWord {
     pub domains: Fact<Vec<Guest>>,
     /// What its QEMUs give guests as their processor.
     pub offers: Fact<Offers>,
+    /// Who keeps its processors from sleeping deeply.
+    #[serde(default)]
+    pub waking: Fact<Waking>,
     /// What it heard by LLDP, by the adapter: since it runs, and nobody else listens as long.
     #[serde(default)]
     pub heard: BTreeMap<String, HeardAt>,
@@ -54,6 +57,7 @@ impl AgentsWord {
             guests: told.guests,
             domains: told.domains,
             offers: told.offers,
+            waking: told.waking,
             heard: told.nics.into_iter().filter_map(HeardAt::of).collect(),
         }
     }
@@ -64,6 +68,7 @@ impl AgentsWord {
             guests: Fact::unknown(why),
             domains: Fact::unknown(why),
             offers: Fact::unknown(why),
+            waking: Fact::unknown(why),
             heard: BTreeMap::new(),
         }
     }
@@ -80,6 +85,7 @@ impl AgentsWord {
             guests: self.guests,
             domains: self.domains,
             offers: self.offers,
+            waking: self.waking,
             ..host
         }
     }
@@ -101,6 +107,10 @@ impl AgentsWord {
             guests: of(&self.guests, 1),
             domains: of(&self.domains, 1 + own),
             offers: match &self.offers {
+                Fact::Unknown(_) => Fact::unknown(NOT_KNOWN),
+                known => known.clone(),
+            },
+            waking: match &self.waking {
                 Fact::Unknown(_) => Fact::unknown(NOT_KNOWN),
                 known => known.clone(),
             },
@@ -157,6 +167,10 @@ mod tests {
             guests: Fact::Known(vec![guest("payroll"), guest("payroll2")]),
             domains: Fact::unknown("payroll is not reached"),
             offers: Fact::Known(Offers::default()),
+            waking: Fact::Known(Waking {
+                wished_us: None,
+                held_us: Fact::Known(20),
+            }),
             heard: [("ens1f0".to_owned(), heard())].into(),
         }
     }

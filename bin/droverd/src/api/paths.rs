@@ -14,7 +14,7 @@ use utoipa_axum::routes;
 
 use super::extract::{JsonBody, Named, OptionalBody};
 use super::{App, Caller, Refused, to_its_end};
-use crate::{doctor, paths};
+use crate::{doctor, paths, present};
 
 /// The one that takes longer than others.
 pub const CLUSTER: &str = "/v1/cluster/paths";
@@ -54,7 +54,7 @@ async fn order_answerer(
             networks: &config.networks,
             port: config.migration.data_port,
             moving: migrations.under_way().len(),
-            guests: context.registry.running(),
+            guests: present::on_links(context),
             lanes: migrations.lanes(),
             taken: &context.paths.taken,
         };

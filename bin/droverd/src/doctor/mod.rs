@@ -20,7 +20,7 @@ use drover_api::{
 };
 use drover_host::{Told, Tree};
 use drover_plan::Text;
-use drover_tune::facts::{Clock, Fact, Host};
+use drover_tune::facts::{Clock, Fact, Host, Waking};
 use drover_types::{HostName, with_sources};
 use jiff::Timestamp;
 use tokio::sync::{Mutex, Semaphore};
@@ -80,7 +80,16 @@ pub async fn host(context: &Context) -> Result<Host, Refusal> {
     let read = tokio::task::spawn_blocking(read).await;
     let mut host = read.map_err(|error| failed(error.to_string()))?;
     context.lldp.tell(&mut host);
+    host.waking = Fact::Known(waking(context.config.migration.cpu_latency_us));
     Ok(host)
+}
+
+fn waking(wished_us: Option<u32>) -> Waking {
+    let held = drover_host::held_latency(Path::new(ROOT));
+    Waking {
+        wished_us,
+        held_us: held.map_or_else(|error| Fact::unknown(with_sources(&error)), Fact::Known),
+    }
 }
 
 /// All members, this one included.

@@ -44,7 +44,7 @@ pub struct Here<'a> {
     pub port: u16,
     /// Migrations that are under way from and to it.
     pub moving: usize,
-    /// Guests that run there.
+    /// Guests that may use its links.
     pub guests: usize,
     /// The port for lanes, where loads are taken, too.
     pub lanes: Option<&'a LaneListener>,

@@ -23,7 +23,7 @@ use super::taken::join;
 use crate::agent::Context;
 use crate::api::Caller;
 use crate::migration::Migrations;
-use crate::{facts, peers};
+use crate::{facts, peers, present};
 
 /// What is to be asked, and by whose wish.
 #[derive(Debug, Clone, Copy)]
@@ -96,7 +96,7 @@ pub async fn ask(
     let answerer = ordered.map_err(|error| not_answered(far, &error))?;
     let ticket = ticket(far, &answerer)?;
     let busy = busy_with([(near, moving), (far, answerer.moving)]);
-    let guests = context.registry.running();
+    let guests = present::on_links(context);
     // Held until all of it has ended.
     let part = load.map(|_| join(context, by, part_of));
     let load = load.zip(part.as_ref()).map(|(load, part)| {

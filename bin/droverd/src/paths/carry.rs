@@ -28,6 +28,7 @@ use crate::agent::Context;
 use crate::api::Caller;
 use crate::limits::PEER_PROBE;
 use crate::migration::Migrations;
+use crate::present;
 
 /// Loads that host by these paths; what each carried, or why it was not measured.
 ///
@@ -68,7 +69,7 @@ pub async fn carry(
     let ordered = ordered.ok_or_else(|| late(far, order.after_ms))?;
     let answerer = ordered.map_err(|error| not_loaded(far, &error))?;
     let busy = busy_with([(near, before), (far, answerer.moving)]);
-    let guests = context.registry.running();
+    let guests = present::on_links(context);
     let loading = ticket(far, &answerer).map_err(|refusal| refusal.message);
     let loading = loading.and_then(|ticket| {
         Loading::agreed(order.load, far, &answerer, &ticket, guests, busy.as_deref())
@@ -246,6 +247,7 @@ mod tests {
                 packets: 1,
                 again: 0,
                 held_up_by: HeldUpBy::Path,
+                slot: None,
             };
             vec![told(&order.paths[0], Fact::Known(carried))]
         };

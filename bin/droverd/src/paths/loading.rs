@@ -11,11 +11,12 @@ use drover_reach::limits::{
     LOAD_GREETING, LOAD_LOOK, LOAD_TIME_LEAST, LOAD_TIME_MOST, LOAD_WARM_UP, RATE_UNKNOWN,
 };
 use drover_reach::load::{self, Load, Measured};
-use drover_tune::facts::{Carried, Fact, HeldUpBy};
+use drover_tune::facts::{Carried, Fact, HeldUpBy, Slot};
 use drover_types::{BitRate, HostName, MigrationId, with_sources};
 use tokio::time::{Instant, timeout};
 
 use super::pairs::Pair;
+use crate::facts;
 
 /// Of a line's rate what a load may take where guests run at either end and nothing else was said, in percent.
 const SHARE_BESIDE_GUESTS: u8 = 50;
@@ -61,7 +62,7 @@ pub struct Others {
 }
 
 impl Loading {
-    /// By what was asked for, which was [checked](check), and what the far host said; `guests` run here.
+    /// By what was asked for, which was [checked](check), and what the far host said; `guests` may use links here.
     ///
     /// # Errors
     /// Why nothing is loaded, to be read after "because".
@@ -143,15 +144,26 @@ impl Loading {
         let halt = Arc::new(AtomicBool::new(false));
         let halted = Arc::clone(&halt);
         let mut measuring = tokio::task::spawn_blocking(move || load::measure(&load, &halted));
+        let middle = begin.unwrap_or_else(Instant::now) + LOAD_WARM_UP + self.time / 2;
+        let mut slot = None;
         let measured = loop {
             match timeout(LOAD_LOOK, &mut measuring).await {
                 Ok(measured) => break measured,
                 Err(_) if moves() => halt.store(true, Ordering::Release),
+                Err(_) if slot.is_none() && Instant::now() >= middle => {
+                    slot = Some(slot_of(&pair.near.interface).await);
+                }
                 Err(_) => {}
             }
         };
         match measured {
-            Ok(Ok(measured)) => Fact::Known(carried(&measured, pair.rate, most)),
+            Ok(Ok(measured)) => {
+                let slot = slot.flatten();
+                Fact::Known(Carried {
+                    slot,
+                    ..carried(&measured, pair.rate, most)
+                })
+            }
             Ok(Err(error)) => Fact::unknown(with_sources(&error)),
             Err(error) => Fact::unknown(format!("the agent failed at it: {error}")),
         }
@@ -172,6 +184,13 @@ impl Loading {
     }
 }
 
+/// How the slot of that interface's adapter works now.
+async fn slot_of(nic: &str) -> Option<Slot> {
+    let nic = nic.to_owned();
+    let read = move || facts::slot(&nic);
+    tokio::task::spawn_blocking(read).await.ok().flatten()
+}
+
 fn carried(measured: &Measured, line: Option<BitRate>, most: Option<BitRate>) -> Carried {
     Carried {
         rate: measured.rate.0,
@@ -184,15 +203,29 @@ fn carried(measured: &Measured, line: Option<BitRate>, most: Option<BitRate>) ->
             load::HeldUpBy::Near => HeldUpBy::Near,
             load::HeldUpBy::Far => HeldUpBy::Far,
         },
+        slot: None,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::sync::OnceLock;
+    use std::sync::atomic::AtomicUsize;
+
     use drover_api::TicketText;
-    use drover_types::AnswererId;
+    use drover_reach::Order;
+    use drover_reach::limits::LOAD_CONNECTIONS;
+    use drover_reach::load::Sink;
+    use drover_relay::LaneListener;
+    use drover_types::{AnswererId, PathEnd};
 
     use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    /// For a load that is given up, and all that goes with it on a loaded machine.
+    const GIVEN_UP: Duration = Duration::from_secs(1);
 
     fn answerer(guests: usize, load_port: Option<u16>) -> AnswererView {
         AnswererView {
@@ -289,5 +322,56 @@ mod tests {
         };
         let why = agreed(None, &busy, 0, None).unwrap_err();
         assert_eq!(why, "b is busy with a load of c");
+    }
+
+    #[tokio::test]
+    async fn a_load_ends_within_a_second_once_a_guest_begins_to_move() {
+        let lanes = LaneListener::hold(0).unwrap();
+        let far = answerer(0, Some(lanes.port()));
+        let ticket = Ticket::random().unwrap();
+        let sink = Sink::new(Order {
+            ticket: ticket.clone(),
+            askers: vec![HERE],
+            time: Duration::from_secs(60),
+        });
+        let taken = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&taken);
+        let order = MigrationId(far.id.0);
+        let expected = lanes.expect_elsewhere(order, move |connection, preamble, until| {
+            sink.take(connection, preamble, until).unwrap();
+            count.fetch_add(1, Ordering::AcqRel);
+            Ok(())
+        });
+        assert!(expected.offer(&[HERE]).is_empty());
+        let asked = LoadRequest {
+            time_ms: 10_000,
+            share: Some(10),
+        };
+        let host = "b".parse().unwrap();
+        let loading = Loading::agreed(asked, &host, &far, &ticket, 0, None).unwrap();
+        let end = PathEnd {
+            interface: "lo".into(),
+            address: HERE,
+        };
+        let pair = Pair {
+            near: end.clone(),
+            far: end,
+            rate: Some(BitRate(1_000_000_000)),
+        };
+        // One does as soon as the path is loaded.
+        let began = OnceLock::new();
+        let moves = || {
+            let is_loaded = taken.load(Ordering::Acquire) == LOAD_CONNECTIONS;
+            if is_loaded {
+                began.get_or_init(Instant::now);
+            }
+            is_loaded
+        };
+        let in_time = Instant::now() + Duration::from_secs(60);
+        let found = loading.of(&pair, in_time, moves).await;
+        let took = began.get().unwrap().elapsed();
+        let why = "it was given up, as a guest began to move";
+        assert_eq!(found, Fact::unknown(why));
+        assert!(took < GIVEN_UP, "{took:?}");
     }
 }

@@ -140,6 +140,7 @@ mod tests {
                 packets: 1,
                 again: 0,
                 held_up_by: HeldUpBy::Path,
+                slot: None,
             })),
             together: None,
         }

@@ -263,10 +263,18 @@ pub fn kills(otherwise: usize) -> usize {
     std::env::var("DROVER_KILLS").map_or(otherwise, |text| text.parse().unwrap())
 }
 
+/// At which of a journal's records something is killed: as often as [`kills`] says, spread over all of them.
+pub fn records_of(all: usize, otherwise: usize) -> impl Iterator<Item = usize> {
+    let count = kills(otherwise);
+    let step = (all / count.max(1)).max(1);
+    (0..all).step_by(step).cycle().take(count)
+}
+
 /// Facts without what counts up by itself, and what each start of a host has of its own.
 pub fn settled(mut facts: Facts) -> Facts {
     facts.uptime_s = Fact::unknown("it counts up");
     facts.boot = Fact::unknown("it is another one after a restart");
+    facts.waking = Fact::unknown("guests of other tests hold this machine's processors");
     facts.softnet = Fact::unknown("it counts up");
     facts.memory.huge = Fact::unknown("guests of other tests come and go");
     for nic in &mut facts.nics {

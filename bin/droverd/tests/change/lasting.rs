@@ -11,7 +11,7 @@ use drover_api::{
 use drover_change::{Plan, Planned};
 use drover_tune::{Disruption, Step};
 
-use crate::host::Host;
+use crate::host::{Deaths, Host, records_of};
 use crate::refusals::refused;
 
 const SYSCTL: &str = "/etc/sysctl.d";
@@ -77,7 +77,6 @@ impl Host {
 
     /// As the host comes up, and sets what its files say.
     async fn restart_with_files(&mut self, boot: &str) {
-        self.kill_agent();
         self.network.set_up();
         let all = self.files();
         let lines = all.values().flat_map(|(text, ..)| text.lines());
@@ -126,6 +125,7 @@ async fn what_is_to_last_is_written_outlives_a_restart_and_is_put_back_to_the_by
     assert_eq!(of_theirs.state, ChangeStepState::Done);
 
     let after = host.facts().await;
+    host.kill_agent();
     host.restart_with_files("second").await;
     assert_eq!(host.facts().await, after);
     let view = host.ended(id).await;
@@ -140,39 +140,39 @@ async fn what_is_to_last_is_written_outlives_a_restart_and_is_put_back_to_the_by
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_host_that_loses_power_while_files_are_written_has_them_all_put_back() {
+async fn a_host_killed_by_a_loss_of_power_at_any_record_has_all_files_as_before_or_all_written() {
     let Some(mut host) = Host::keeping("lastspower").await else {
         return;
     };
     let (facts, files) = (host.facts().await, host.files());
     let whole = host.persist(&host.lasting_plan().await).await.unwrap().id;
     host.ended(whole).await;
-    let records = host.account(whole).records;
-    let proved = records
-        .iter()
-        .position(|record| *record == drover_change::Record::Proved);
-    let proved = proved.unwrap() + 1;
+    let records = host.account(whole).records.len();
     host.undo(whole).await.unwrap();
-    let mut put_back = 0;
-    for (more, boot) in [(0, "second"), (1, "third"), (2, "fourth"), (3, "fifth")] {
+    let mut deaths = Deaths::default();
+    for (round, at) in records_of(records, 4).enumerate() {
         let plan = host.lasting_plan().await;
         let id = host.persist(&plan).await.unwrap().id;
-        host.when_written(id, proved + more).await;
+        host.when_written(id, at).await;
+        host.kill_agent();
         host.kill_process(id);
         let had_ended = host.account(id).standing.has_ended();
-        host.restart_with_files(boot).await;
+        host.restart_with_files(&format!("round {round}")).await;
         let view = host.ended(id).await;
         if had_ended {
             assert_eq!(view.state, ChangeState::Applied);
             host.undo(id).await.unwrap();
         } else {
             assert_ne!(view.state, ChangeState::Applied, "{view:#?}");
-            put_back += 1;
         }
         assert_eq!(host.files(), files, "{view:#?}");
         assert_eq!(host.facts().await, facts, "{view:#?}");
+        deaths.came_to(match had_ended {
+            true => "applied, and undone",
+            false => "as before",
+        });
     }
-    println!("{put_back} of 4 had not come to their end");
+    deaths.tell("the power of the host, at each record of a change with files to last");
 }
 
 #[tokio::test(flavor = "multi_thread")]

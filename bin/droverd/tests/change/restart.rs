@@ -4,7 +4,7 @@ use std::fs;
 
 use drover_api::{ChangeState, ErrorCode};
 
-use crate::host::Host;
+use crate::host::{Deaths, Host, records_of};
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -26,7 +26,8 @@ impl Host {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_host_that_loses_power_in_the_middle_comes_up_as_before_and_says_so() {
+async fn a_host_killed_by_a_loss_of_power_at_any_record_of_a_change_comes_up_as_before_and_says_so()
+{
     let Some(mut host) = Host::new("power").await else {
         return;
     };
@@ -34,34 +35,38 @@ async fn a_host_that_loses_power_in_the_middle_comes_up_as_before_and_says_so() 
     host.start_as("first").await;
     let before = host.facts().await;
     let plan = host.plan().await;
-    for (at, boot) in [(0, "second"), (3, "third"), (6, "fourth")] {
+    let whole = host.applied(&plan).await.id;
+    let records = host.account(whole).records.len();
+    assert!(records >= 10, "{records}");
+    host.kill_agent();
+    host.restart("second").await;
+    let view = host.ended(whole).await;
+    assert_eq!(view.state, ChangeState::GoneWithRestart);
+    let (code, message) = crate::refusals::refused(host.undo(whole).await);
+    assert_eq!(code, ErrorCode::NotUndoable);
+    assert!(message.contains("restarted since"), "{message}");
+    assert_eq!(host.facts().await, before);
+    let (code, message) = crate::refusals::refused(host.apply(&plan).await);
+    assert_eq!(code, ErrorCode::ChangePlanUnusable, "{message}");
+
+    let mut deaths = Deaths::default();
+    for (round, at) in records_of(records, 3).enumerate() {
         let plan = host.plan().await;
         let id = host.apply(&plan).await.unwrap().id;
         host.when_written(id, at).await;
         host.kill_agent();
         host.kill_process(id);
         let had_ended = host.account(id).standing.has_ended();
-        host.restart(boot).await;
+        host.restart(&format!("round {round}")).await;
         let view = host.ended(id).await;
-        // Nothing of it was begun, or it is gone.
-        let is_gone = match view.state {
-            ChangeState::GoneWithRestart => true,
-            ChangeState::RolledBack => host.account(id).standing.boot.is_none(),
-            _ => false,
+        let outcome = match view.state {
+            ChangeState::GoneWithRestart => "gone with the restart",
+            ChangeState::RolledBack if host.account(id).standing.boot.is_none() => "never begun",
+            other => panic!("{at}: {other:?}, {had_ended} {view:#?}"),
         };
-        assert!(is_gone && !view.can_be_undone, "{had_ended} {view:#?}");
+        assert!(!view.can_be_undone, "{view:#?}");
         assert_eq!(host.facts().await, before);
+        deaths.came_to(outcome);
     }
-    let (code, message) = crate::refusals::refused(host.apply(&plan).await);
-    assert_eq!(code, ErrorCode::ChangePlanUnusable, "{message}");
-
-    let applied = host.applied(&host.plan().await).await;
-    host.kill_agent();
-    host.restart("fifth").await;
-    let view = host.ended(applied.id).await;
-    assert_eq!(view.state, ChangeState::GoneWithRestart);
-    let (code, message) = crate::refusals::refused(host.undo(applied.id).await);
-    assert_eq!(code, ErrorCode::NotUndoable);
-    assert!(message.contains("restarted since"), "{message}");
-    assert_eq!(host.facts().await, before);
+    deaths.tell("the power of the host, at each record");
 }

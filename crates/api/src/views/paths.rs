@@ -58,7 +58,7 @@ pub struct AnswererView {
     /// Migrations that are under way from and to it: what they fill is lost to others.
     #[serde(default)]
     pub moving: usize,
-    /// Guests that run there, which a load would take the line from.
+    /// Guests that run there, or may, which a load would take the line from; libvirt's domains count as one together.
     #[serde(default)]
     pub guests: usize,
     /// Where loads are taken, if they were asked for; missing where the host takes none.

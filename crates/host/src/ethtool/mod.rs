@@ -55,7 +55,7 @@ pub enum Question {
     Coalesce,
     /// Whether packets that are too many are held back by pause frames, and how many of these there were.
     Pause,
-    /// Error correction.
+    /// Error correction, and what it could not correct.
     Fec,
     /// Which queues packets are handed to, without the key that they are told apart by.
     Rss,
@@ -120,7 +120,7 @@ impl Question {
 
     const fn flags(self) -> u32 {
         match self {
-            Self::Pause => ETHTOOL_FLAG_STATS,
+            Self::Pause | Self::Fec => ETHTOOL_FLAG_STATS,
             _ => 0,
         }
     }

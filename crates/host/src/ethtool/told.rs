@@ -6,7 +6,7 @@ use drover_tune::facts::{Channels, Coalescing, Duplex, Features, Fec, Link, Mode
 use drover_tune::rate_of_mode as rate;
 use drover_types::BitRate;
 
-use crate::netlink::attributes::{bits, u8_of, u32_of};
+use crate::netlink::attributes::{bits, find, u8_of, u32_of};
 use crate::sysfs::megabits;
 
 const NOT_TOLD: &str = "its driver does not tell";
@@ -105,7 +105,7 @@ const FEC_MODES: [(u32, &str); 4] = [(49, "None"), (50, "RS"), (51, "BASER"), (7
 
 /// Of `FEC`.
 pub(crate) fn fec(answer: &[u8]) -> Fec {
-    let (modes, auto, active) = (2, 3, 4);
+    let (modes, auto, active, counted) = (2, 3, 4, 5);
     let set = bits(answer, modes)
         .into_iter()
         .filter(|(_, is_set)| *is_set);
@@ -120,7 +120,15 @@ pub(crate) fn fec(answer: &[u8]) -> Fec {
             let known = FEC_MODES.iter().find(|(bit, _)| *bit == number);
             known.map(|(_, name)| (*name).to_owned())
         }),
+        uncorrected: find(answer, counted).and_then(uncorrected),
     }
+}
+
+/// The first is the sum of those of each lane that follow (`fec_stats_recalc` in `net/ethtool/fec.c`); without any it is not counted.
+fn uncorrected(counted: &[u8]) -> Option<u64> {
+    let blocks = 3;
+    let sum = find(counted, blocks)?.first_chunk()?;
+    Some(u64::from_ne_bytes(*sum))
 }
 
 #[cfg(test)]
@@ -227,6 +235,19 @@ mod tests {
             let active = attribute(4, &number.to_ne_bytes());
             assert_eq!(fec(&active).active.as_deref(), name);
         }
+    }
+
+    #[test]
+    fn blocks_that_were_not_corrected_are_told_for_all_lanes_where_they_are_counted() {
+        let counted = |lanes: &[u64]| {
+            let blocks: Vec<u8> = lanes.iter().flat_map(|count| count.to_ne_bytes()).collect();
+            let counted = [attribute(2, &99_u64.to_ne_bytes()), attribute(3, &blocks)];
+            fec(&attribute(5, &counted.concat())).uncorrected
+        };
+        assert_eq!(counted(&[7]), Some(7));
+        assert_eq!(counted(&[7, 4, 3]), Some(7));
+        assert_eq!(counted(&[]), None);
+        assert_eq!(fec(&attribute(3, &[1])).uncorrected, None);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! What the folder of an interface in `/sys` tells.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
-use drover_tune::facts::{Bond, Counters, Interrupt, Pci, Steering};
+use drover_tune::facts::{Bond, Counters, Interrupt, Pci, Slot, Steering};
 use drover_types::CpuSet;
 
 use super::tree::Tree;
@@ -14,6 +15,16 @@ pub(super) fn lower(entries: &[String]) -> Vec<String> {
         .iter()
         .filter_map(|name| name.strip_prefix("lower_"));
     lower.map(str::to_owned).collect()
+}
+
+/// How the slot of that interface's adapter works now, of the host whose root directory is `root`; none where it has no slot of its own, or
+/// none that limits it.
+pub fn slot(root: &Path, nic: &str) -> Option<Slot> {
+    let tree = &Tree::at(root);
+    let path = format!("sys/class/net/{nic}");
+    let pci = Folder { tree, path }.pci("");
+    let told = pci.width.zip(pci.speed).filter(|_| !pci.limits_nothing());
+    told.map(|(width, speed)| Slot { width, speed })
 }
 
 /// An interface's folder.
@@ -222,7 +233,6 @@ pub(super) fn of_mask(mask: &str) -> Option<CpuSet> {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::path::Path;
 
     use super::*;
     use crate::interrupts::parent_with_interrupts;
@@ -242,6 +252,30 @@ mod tests {
         assert_eq!(read("00000001,00000002"), Some("1,32".to_owned()));
         assert_eq!(read("0"), Some(String::new()));
         assert_eq!(read("g"), None);
+    }
+
+    #[test]
+    fn a_slot_is_told_as_it_works_now_where_it_is_one_that_limits() {
+        let root = tempfile::tempdir().unwrap();
+        let of = |nic: &str, now: (&str, &str), most: (&str, &str)| {
+            let files = [
+                ("current_link_speed", now.0),
+                ("current_link_width", now.1),
+                ("max_link_speed", most.0),
+                ("max_link_width", most.1),
+            ];
+            for (file, text) in files {
+                let file = format!("sys/class/net/{nic}/device/{file}");
+                write(root.path(), &[(&file, text)]);
+            }
+            slot(root.path(), nic)
+        };
+        let (least, most) = ("2.5 GT/s PCIe", "8.0 GT/s PCIe");
+        let speed = 2500;
+        let rests = of("nic0", (least, "4"), (most, "8"));
+        assert_eq!(rests, Some(Slot { width: 4, speed }));
+        assert_eq!(of("nic1", (least, "1"), (least, "1")), None);
+        assert_eq!(slot(root.path(), "nic2"), None);
     }
 
     #[test]

@@ -22,6 +22,7 @@ use drover_tune::facts::{Fact, Host};
 use crate::boot::BOOT_ID;
 
 pub(crate) use folder::interrupts;
+pub use folder::slot;
 pub(crate) use told::runs;
 pub use told::{Answered, Told, Untold};
 pub use tree::{Seen, Tree};
@@ -44,6 +45,7 @@ pub fn facts(tree: &Tree, told: &Told) -> Host {
         lldpad: running(told.lldpad, "lldpad"),
         clock: Fact::unknown(NO_AGENT),
         memory: memory::memory(tree),
+        waking: Fact::unknown(NO_AGENT),
         offers: Fact::unknown(NO_AGENT),
         guests: Fact::unknown(NO_AGENT),
         domains: Fact::unknown(NO_AGENT),

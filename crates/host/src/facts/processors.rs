@@ -7,6 +7,7 @@ use drover_types::CpuSet;
 
 use super::folder::of_mask;
 use super::tree::Tree;
+use crate::limits::IDLE_STATES;
 
 const CPUS: &str = "sys/devices/system/cpu";
 const POLICIES: &str = "sys/devices/system/cpu/cpufreq";
@@ -36,6 +37,7 @@ pub(super) fn processors(tree: &Tree) -> Processors {
         preferences: words(tree, &cpus, "cpufreq/energy_performance_preference"),
         policies: policies(tree),
         frequencies: frequencies(tree, &cpus),
+        idle: idle(tree, &cpus),
         online,
     }
 }
@@ -86,6 +88,34 @@ fn frequencies(tree: &Tree, cpus: &[u32]) -> Fact<Frequencies> {
         Some((least, most)) => Fact::Known(Frequencies { least, most }),
         None => Fact::unknown("no CPU tells how fast it may run"),
     }
+}
+
+/// Those that nobody has switched off.
+fn idle(tree: &Tree, cpus: &[u32]) -> Fact<BTreeMap<String, u32>> {
+    let mut states: BTreeMap<String, u32> = BTreeMap::new();
+    let mut are_told = false;
+    for cpu in cpus {
+        let state = |number| {
+            let folder = format!("{CPUS}/cpu{cpu}/cpuidle/state{number}");
+            let latency: u32 = tree.parsed(&format!("{folder}/latency"))?;
+            let name = tree.text(&format!("{folder}/name")).ok()?;
+            let off = tree.parsed::<u8>(&format!("{folder}/disable"));
+            Some((name, latency, off.unwrap_or(0) != 0))
+        };
+        for (name, latency, is_off) in (0..IDLE_STATES).map_while(state) {
+            are_told = true;
+            if !is_off {
+                let most = states.entry(name).or_default();
+                *most = latency.max(*most);
+            }
+        }
+    }
+    if !are_told {
+        return Fact::unknown(
+            "no CPU tells of its idle states: a guest's host has a say in them, or the machine's setup",
+        );
+    }
+    Fact::Known(states)
 }
 
 fn cores(tree: &Tree, cpus: &[u32]) -> Fact<BTreeMap<u32, Core>> {
@@ -175,6 +205,31 @@ mod tests {
         assert_eq!(left(), "0-3,5");
         write("proc/irq/default_smp_affinity", "27\n");
         assert_eq!(left(), "0-2,5");
+    }
+
+    #[test]
+    fn idle_states_are_told_with_the_slowest_of_all_cpus_and_without_those_that_are_switched_off() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |cpu: u32, number: u32, (name, latency, off): (&str, u32, u32)| {
+            let folder = format!("{CPUS}/cpu{cpu}/cpuidle/state{number}");
+            let folder = root.path().join(folder);
+            fs::create_dir_all(&folder).unwrap();
+            let (latency, off) = (latency.to_string(), off.to_string());
+            for (file, text) in [("name", name), ("latency", &latency), ("disable", &off)] {
+                fs::write(folder.join(file), format!("{text}\n")).unwrap();
+            }
+        };
+        let told = || idle(&Tree::at(root.path()), &[0, 1]);
+        assert!(told().get().unwrap_err().contains("no CPU tells"));
+        write(0, 0, ("POLL", 0, 0));
+        write(0, 1, ("C1", 2, 0));
+        write(0, 2, ("C6", 133, 1));
+        write(1, 0, ("C1", 3, 0));
+        let expected = [("C1".to_owned(), 3), ("POLL".to_owned(), 0)];
+        assert_eq!(told(), Fact::Known(expected.into()));
+        // Of one of them it is not switched off.
+        write(1, 1, ("C6", 127, 0));
+        assert_eq!(told().known().unwrap()["C6"], 127);
     }
 
     #[test]

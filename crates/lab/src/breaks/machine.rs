@@ -14,9 +14,10 @@ use serde_json::Value;
 use super::catalogue::Break;
 
 /// Rules about a host as a whole that read what a namespace has of its machine.
-const SEES: [&str; 7] = [
+const SEES: [&str; 8] = [
     "cpu-governor",
     "cpu-preference",
+    "cpu-sleep",
     "numa-balancing",
     "tcp-buffers",
     "tcp-congestion",

@@ -32,9 +32,9 @@ pub use nic::{
     Rings, Steering, Teller,
 };
 pub use path::{
-    Answers, Carried, Counted, Crossing, HeldUpBy, Joint, Path, PathEnd, Together, Traffic,
+    Answers, Carried, Counted, Crossing, HeldUpBy, Joint, Path, PathEnd, Slot, Together, Traffic,
 };
-pub use processors::{Core, Frequencies, Node, Policy, Processors};
+pub use processors::{Core, Frequencies, Node, Policy, Processors, Waking};
 
 /// A fact, or why it is not known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,6 +106,9 @@ pub struct Host {
     /// Its clock, beside that of the host that asked; an agent that asks others knows.
     #[serde(default)]
     pub clock: Fact<Clock>,
+    /// Who keeps its processors from sleeping deeply; its agent knows.
+    #[serde(default)]
+    pub waking: Fact<Waking>,
     /// What its QEMUs can give guests as their processor; its agent knows.
     #[serde(default)]
     pub offers: Fact<Offers>,

@@ -182,6 +182,9 @@ pub struct Fec {
     /// What is in use, by the same names, or `None`; none where it is not told.
     #[serde(default)]
     pub active: Option<String>,
+    /// Blocks that arrived with more errors than it can correct; none where they are not counted.
+    #[serde(default)]
+    pub uncorrected: Option<u64>,
 }
 
 /// Queues (ethtool's `CHANNELS`).
@@ -282,6 +285,17 @@ pub struct Pci {
     pub width_most: Option<u32>,
     /// Processors near it.
     pub near: Option<CpuSet>,
+}
+
+/// Devices on a bus of their own say of themselves what is PCI's least, in millions of transfers a second and lanes.
+const PCI_LEAST: (Option<u32>, Option<u32>) = (Some(2500), Some(1));
+
+impl Pci {
+    /// Whether it has no slot that limits it, as adapters in a chipset: now and at most it tells PCI's least.
+    #[must_use]
+    pub fn limits_nothing(&self) -> bool {
+        [(self.speed, self.width), (self.speed_most, self.width_most)] == [PCI_LEAST; 2]
+    }
 }
 
 /// Several adapters as one (`bonding/*`, or the options of a team).

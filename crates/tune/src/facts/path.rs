@@ -108,6 +108,18 @@ pub struct Carried {
     pub again: u64,
     /// What it waited for.
     pub held_up_by: HeldUpBy,
+    /// How the near adapter's slot worked meanwhile, as it rests without work; missing where it has none of its own, or none that limits it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<Slot>,
+}
+
+/// How a slot works at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slot {
+    /// Lanes.
+    pub width: u32,
+    /// Millions of transfers a second on each.
+    pub speed: u32,
 }
 
 impl Carried {

@@ -33,6 +33,19 @@ pub struct Processors {
     /// How fast they may run.
     #[serde(default)]
     pub frequencies: Fact<Frequencies>,
+    /// Idle states that any of them may go into, with the most microseconds that one takes to wake from each.
+    #[serde(default)]
+    pub idle: Fact<BTreeMap<String, u32>>,
+}
+
+/// Who keeps processors from sleeping deeply.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waking {
+    /// Microseconds that they may take to wake while a guest moves, if the agent has its way (`migration.cpu_latency`); none where it asks
+    /// for nothing.
+    pub wished_us: Option<u32>,
+    /// The same as the kernel holds them to it now, whoever asks (`/dev/cpu_dma_latency`); not known where the agent cannot ask.
+    pub held_us: Fact<u32>,
 }
 
 /// How the rate of some processors is chosen.

@@ -54,7 +54,7 @@ pub fn flaps(host: &Host, nic: &Nic) -> Verdict {
     }))
 }
 
-/// Next to no packet is damaged or dropped, arriving or leaving.
+/// Next to no packet is damaged or dropped, arriving or leaving, nor any part of one beyond correction.
 pub fn errors(host: &Host, nic: &Nic) -> Verdict {
     if !is_used(host, nic) {
         return Ok(Answer::NotAbout);
@@ -70,6 +70,12 @@ pub fn errors(host: &Host, nic: &Nic) -> Verdict {
             counters.received
         ));
     }
+    // Each damages a packet at least; not all drivers count that as well.
+    let blocks = nic.fec.known().and_then(|fec| fec.uncorrected);
+    let blocks = blocks.filter(|blocks| too_many(*blocks, counters.received, days));
+    read.extend(blocks.map(|blocks| {
+        format!("{blocks} blocks arrived with more errors than their correction (FEC) mends")
+    }));
     let arrive = !read.is_empty();
     let (sent, not_sent) = (
         counters.sent.unwrap_or(0),
@@ -83,7 +89,7 @@ pub fn errors(host: &Host, nic: &Nic) -> Verdict {
     }
     // Where both are bad, what arrives is looked at first: its cable is the other direction's, too.
     let mend = match arrive {
-        true if damaged > 0 => "replace the cable or its modules",
+        true if damaged > 0 || blocks.is_some() => "replace the cable or its modules",
         true => {
             "more places in its ring, more queues, or fewer guests on the processors that serve it"
         }
@@ -92,7 +98,7 @@ pub fn errors(host: &Host, nic: &Nic) -> Verdict {
         }
     };
     let (lost, of) = match arrive {
-        true => (bad, counters.received),
+        true => (bad.max(blocks.unwrap_or(0)), counters.received),
         false => (not_sent, sent),
     };
     let line = nic.link.known().and_then(|link| link.speed);

@@ -341,6 +341,12 @@ pub const RULES: &[Rule] = &[
         OfHost(power::preference),
     ),
     rule(
+        "cpu-sleep",
+        "processors wake quickly while a guest moves",
+        "kernel: Documentation/power/pm_qos_interface.rst; kernel: Documentation/admin-guide/pm/cpuidle.rst",
+        OfHost(power::sleep),
+    ),
+    rule(
         "numa-balancing",
         "nobody moves guests' memory between nodes while it is copied",
         "kernel: Documentation/admin-guide/sysctl/kernel.rst, numa_balancing",

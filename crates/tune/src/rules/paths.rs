@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use super::slot;
 use crate::cost::{of_packets, under_loss};
-use crate::facts::{Answers, Carried, Crossing, Fact, HeldUpBy, Path, PathEnd};
+use crate::facts::{Answers, Carried, Crossing, Fact, HeldUpBy, Path, PathEnd, Slot};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 
 /// Of a hundred packets, how many may be lost: one is within chance.
@@ -334,8 +335,20 @@ pub(super) fn sent_again(again: u64, packets: u64) -> String {
 /// What the load waited for, and what to look at.
 fn waited_for(path: &Path, carried: &Carried) -> Waited {
     let again = sent_again(carried.again, carried.packets);
-    match carried.held_up_by {
-        HeldUpBy::Path => (
+    let too_slow = |slot: &Slot| Some(slot::carries(slot.width, slot.speed).0) < carried.most();
+    let slot = carried.slot.filter(too_slow);
+    match (carried.held_up_by, slot) {
+        (HeldUpBy::Path, Some(Slot { width, speed })) => (
+            format!(
+                "; of its slot {} meanwhile{again}",
+                slot::told(width, speed)
+            ),
+            format!(
+                "look at the slot of {} in {}, and at its setting in the machine's setup: `pci-slot` says what it could be",
+                path.near.nic, path.near.host
+            ),
+        ),
+        (HeldUpBy::Path, None) => (
             again,
             format!(
                 "see what holds the line to less than its rate: a switch's port or shaper (tc -s qdisc), other traffic, `path-loss`, \
@@ -343,8 +356,8 @@ fn waited_for(path: &Path, carried: &Carried) -> Waited {
                 path.near.host, path.far.host
             ),
         ),
-        HeldUpBy::Near => processors(&path.near.host, "had no more to send", &again),
-        HeldUpBy::Far => processors(&path.far.host, "took no more", &again),
+        (HeldUpBy::Near, _) => processors(&path.near.host, "had no more to send", &again),
+        (HeldUpBy::Far, _) => processors(&path.far.host, "took no more", &again),
     }
 }
 

@@ -110,6 +110,57 @@ pub fn preference(host: &Host) -> Verdict {
     }))
 }
 
+/// A state that takes as long to wake from is none of deep sleep: 10 us are Intel's C1E, and C6 takes 133 and more.
+const QUICK_US: u32 = 20;
+
+/// Processors wake quickly while a guest moves, or have no state that they wake from slowly.
+pub fn sleep(host: &Host) -> Verdict {
+    let states = host.processors.idle.get()?;
+    let slow = states.iter().filter(|(_, us)| **us > QUICK_US);
+    let mut slow: Vec<_> = slow.map(|(name, us)| (name.as_str(), *us)).collect();
+    if slow.is_empty() {
+        return Ok(Answer::Right);
+    }
+    let waking = host.waking.get()?;
+    let held = waking.held_us.get();
+    let most = held.map_or(u32::MAX, |held| {
+        waking.wished_us.map_or(*held, |wished| wished.min(*held))
+    });
+    // The kernel leaves states out that take longer.
+    slow.retain(|(_, us)| *us <= most);
+    let Some((name, us)) = slow.into_iter().max_by_key(|(_, us)| *us) else {
+        return Ok(Answer::Right);
+    };
+    let (kept, by_hand) = match held {
+        Err(why) => (
+            format!("the agent cannot keep them from it: {why}"),
+            "have the agent open /dev/cpu_dma_latency for writing: a container has to be given it"
+                .to_owned(),
+        ),
+        Ok(_) => (
+            waking.wished_us.map_or_else(
+                || "migration.cpu_latency is off".to_owned(),
+                |us| format!("migration.cpu_latency is {us} us"),
+            ),
+            format!(
+                "cpu_latency = \"{QUICK_US}us\" below [migration] in the agent's configuration, and restart it: it holds processors only while \
+                 a guest moves"
+            ),
+        ),
+    };
+    Ok(Answer::Found(Found {
+        severity: Severity::Notice,
+        read: format!("processors take {us} us to wake from {name}, and {kept}"),
+        expected: format!("{QUICK_US} us at most while a guest moves"),
+        why: "what waits for a line, for QEMU or for the other host is woken that much later: in the last round, and for each page of postcopy"
+            .into(),
+        cost: Some(format!("each wake takes up to {us} us instead of {QUICK_US}")),
+        change: None,
+        by_hand: Some(by_hand),
+        lines: Vec::new(),
+    }))
+}
+
 /// Nobody moves guests' memory between nodes while it is copied.
 pub fn numa_balancing(host: &Host) -> Verdict {
     if host.processors.nodes.get()?.len() < 2 {

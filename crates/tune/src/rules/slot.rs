@@ -7,9 +7,6 @@ use crate::cost::of_rate;
 use crate::facts::{Host, Kind, Nic, Pci};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 
-/// Devices on a bus of their own say of themselves what is PCI's least, in millions of transfers a second and lanes.
-const PCI_LEAST: (Option<u32>, Option<u32>) = (Some(2500), Some(1));
-
 /// An adapter's slot carries more than the links of all its ports.
 pub fn slot(host: &Host, nic: &Nic) -> Verdict {
     if !is_used(host, nic) || nic.kind != Kind::Adapter {
@@ -20,7 +17,7 @@ pub fn slot(host: &Host, nic: &Nic) -> Verdict {
     let (Some(rate), Some(width), Some(speed)) = (rate, pci.width, pci.speed) else {
         return Err(Because::from("its slot or its link tells no rate"));
     };
-    if is_without(pci) {
+    if pci.limits_nothing() {
         return Err(Because::from(
             "its bus is its own: it tells PCI's least, which limits nothing",
         ));
@@ -54,10 +51,7 @@ pub fn slot(host: &Host, nic: &Nic) -> Verdict {
     };
     Ok(Answer::Found(Found {
         severity,
-        read: format!(
-            "{width} lanes of {:.1} GT/s carry some {now}",
-            f64::from(speed) / 1000.0
-        ),
+        read: told(width, speed),
         expected,
         why: if rests {
             "it may rest, for want of work: look again while it carries".into()
@@ -77,11 +71,6 @@ pub fn slot(host: &Host, nic: &Nic) -> Verdict {
     }))
 }
 
-/// Whether it has no slot that limits it, as adapters in a chipset: now and at most it tells PCI's least.
-fn is_without(pci: &Pci) -> bool {
-    [(pci.speed, pci.width), (pci.speed_most, pci.width_most)] == [PCI_LEAST; 2]
-}
-
 /// The used ports of the adapter in that slot, with their rates. Virtual functions share a port's rate, and tell no width.
 fn ports<'h>(host: &'h Host, pci: &Pci) -> Vec<(&'h str, BitRate)> {
     let ports = host.nics.iter().filter_map(|nic| {
@@ -98,9 +87,15 @@ fn of_slot(slot: &str) -> &str {
     slot.rsplit_once('.').map_or(slot, |(slot, _)| slot)
 }
 
+/// What so many lanes carry, at so many millions of transfers a second.
+pub(super) fn told(width: u32, speed: u32) -> String {
+    let (now, speed) = (carries(width, speed), f64::from(speed) / 1000.0);
+    format!("{width} lanes of {speed:.1} GT/s carry some {now}")
+}
+
 /// What is left for packets of so many lanes, at so many millions of transfers a second: up to 5 GT/s 8 of 10 bits by their code, then 128
 /// of 130; and of these some 90 % beside headers.
-fn carries(width: u32, speed: u32) -> BitRate {
+pub(super) fn carries(width: u32, speed: u32) -> BitRate {
     let code = if speed > 5000 { 128.0 / 130.0 } else { 0.8 };
     BitRate((f64::from(width) * f64::from(speed) * 1e6 * code * 0.9) as u64)
 }

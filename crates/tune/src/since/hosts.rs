@@ -137,6 +137,11 @@ const COUNTED: &[Counted] = &[
         PACKETS_MORE,
     ),
     (
+        "blocks not corrected",
+        |nic| nic.fec.known()?.uncorrected,
+        PACKETS_MORE,
+    ),
+    (
         "dropped packets",
         |nic| Some(nic.counters.known()?.receive_missed),
         PACKETS_MORE,

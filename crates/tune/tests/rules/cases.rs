@@ -1,7 +1,9 @@
 //! The one thing wrong that each rule is for.
 
 use drover_tune::Severity;
-use drover_tune::facts::{Clock, DcbxVersion, Duplex, Fact::Known, Host, Kind, Link, Reporter};
+use drover_tune::facts::{
+    Clock, DcbxVersion, Duplex, Fact, Fact::Known, Host, Kind, Link, Reporter,
+};
 
 use crate::hosts::{
     app, bonded, by_firmware, by_hand, cpus, gbit, has_firmware, is_down, link, on_top, rdma, set,
@@ -70,6 +72,9 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
     }),
     ("link-errors", Severity::Notice, |host| {
         value(&mut host.nics[0].counters).send_errors = Some(1000);
+    }),
+    ("link-errors", Severity::Notice, |host| {
+        value(&mut host.nics[0].fec).uncorrected = Some(1000);
     }),
     ("pci-slot", Severity::Critical, |host| {
         value(&mut host.nics[0].pci).width = Some(1);
@@ -325,6 +330,12 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
     }),
     ("numa-balancing", Severity::Notice, |host| {
         set(host, "kernel.numa_balancing", "1");
+    }),
+    ("cpu-sleep", Severity::Notice, |host| {
+        value(&mut host.waking).wished_us = None;
+    }),
+    ("cpu-sleep", Severity::Notice, |host| {
+        value(&mut host.waking).held_us = Fact::unknown("/dev/cpu_dma_latency takes no request");
     }),
     ("cpu-governor", Severity::Warning, |host| {
         host.processors.governors = Known([("powersave".to_owned(), 8)].into());

@@ -9,7 +9,7 @@ use drover_tune::facts::{
     App, Bond, Buffers, Channels, Clock, Coalescing, Core, Counters, Dcb, Dcbx, DcbxVersion, Down,
     Duplex, Ets, Fact, Features, Fec, Frequencies, HeardBy, Host, Interrupt, Kind, Link, Medium,
     Modes, Module, Neighbour, Nic, Node, Pause, Pci, Pfc, Policy, Port, Processors, Rdma, Rings,
-    Softnet, Spread, Steering, Teller,
+    Softnet, Spread, Steering, Teller, Waking,
 };
 use drover_types::{BitRate, CpuSet};
 
@@ -74,6 +74,7 @@ pub fn adapter(name: &str, address: &str) -> Nic {
             automatic: true,
             configured: words(&["RS", "BASER"]),
             active: Some("RS".into()),
+            uncorrected: Some(0),
         }),
         pause: Known(Pause {
             sent: Some(0),
@@ -292,6 +293,7 @@ pub fn healthy(name: &str, number: u8) -> Host {
                 least: 1_200_000,
                 most: 3_600_000,
             }),
+            idle: Known([("C1E".to_owned(), 10), ("C6".to_owned(), 133)].into()),
         },
         nics: vec![
             adapter("ens1f0", &format!("10.0.1.{number}/24")),
@@ -308,6 +310,10 @@ pub fn healthy(name: &str, number: u8) -> Host {
         lldpad: Known(false),
         clock: Known(Clock::default()),
         memory: guests::memory(),
+        waking: Known(Waking {
+            wished_us: Some(20),
+            held_us: Known(2_000_000_000),
+        }),
         offers: Known(guests::offers()),
         guests: Known(Vec::new()),
         domains: Known(Vec::new()),

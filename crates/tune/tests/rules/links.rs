@@ -121,6 +121,7 @@ fn a_link_that_is_down_with_error_correction_by_hand_is_found() {
         automatic: false,
         configured: words(&["BASER"]),
         active: None,
+        uncorrected: None,
     };
     // What the hardware chose is told the same way.
     assert_eq!(

@@ -51,3 +51,32 @@ fn sparing_preferences_are_set_where_the_kernel_takes_one() {
     let expected = vec![format!("echo performance > {file}")];
     assert_eq!(steps(host), ("cpu-preference".to_owned(), expected));
 }
+
+#[test]
+fn deep_sleep_is_found_where_nobody_keeps_processors_from_it_while_a_guest_moves() {
+    let found = |change: &dyn Fn(&mut Host)| {
+        let mut host = healthy("a", 1);
+        change(&mut host);
+        let report = examine(&[host], &[]);
+        let found = report.findings.first().map(|finding| &finding.found);
+        found.map(|found| (found.read.clone(), found.cost.clone().unwrap()))
+    };
+    let off = |host: &mut Host| value(&mut host.waking).wished_us = None;
+    let (read, cost) = found(&off).unwrap();
+    let off_read = "processors take 133 us to wake from C6, and migration.cpu_latency is off";
+    assert_eq!(read, off_read);
+    assert_eq!(cost, "each wake takes up to 133 us instead of 20");
+    let (read, _) = found(&|host| value(&mut host.waking).wished_us = Some(200)).unwrap();
+    assert!(read.ends_with("migration.cpu_latency is 200 us"), "{read}");
+    // Somebody else holds them; the state is switched off, or is none; a wish that leaves it out.
+    let held = found(&|host| {
+        off(host);
+        value(&mut host.waking).held_us = Known(2);
+    });
+    let quick = found(&|host| {
+        off(host);
+        value(&mut host.processors.idle).remove("C6");
+    });
+    let wished = found(&|host| value(&mut host.waking).wished_us = Some(132));
+    assert_eq!((held, quick, wished), (None, None, None));
+}

@@ -113,8 +113,10 @@ fn what_was_counted_meanwhile_is_told_unless_the_host_was_restarted() {
     let counters = value(&mut now.nics[0].counters);
     (counters.receive_errors, counters.send_errors) = (99, Some(100));
     rdma(&mut now).downed = Some(1);
+    value(&mut now.nics[0].fec).uncorrected = Some(100);
     let told = [
         "worse a ens1f0 carrier changes: 2 > 4, 2 more",
+        "worse a ens1f0 blocks not corrected: 0 > 100, 100 more",
         "worse a ens1f0 packets not sent: 0 > 100, 100 more",
         "worse a ens1f0 RDMA links down: 0 > 1, 1 more",
     ];
