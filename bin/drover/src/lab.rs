@@ -17,6 +17,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use drover_lab::compare::{self, Method, Plan};
 use drover_lab::fault::{self, Fault};
+use drover_lab::libvirt::Libvirt;
 use drover_lab::operate::{self, Moved};
 use drover_lab::settings::{DEFAULT_NAME, LabName};
 use drover_lab::{State, require};
@@ -73,6 +74,7 @@ Examples:
   drover lab compare --contents store --methods multifd-zstd,drover-multifd-zstd,drover
   drover lab compare --methods multifd,mptcp,drover --fault 'cut nic=0 at=50%'
   drover lab compare --methods multifd,drover-off --fault 'mtu nic=all to=1500 at=before'
+  drover lab compare --libvirt installed --repeats 3    a domain, against virsh migrate
 
 ";
     pub const FAULTS: &str = "\
@@ -206,12 +208,12 @@ pub struct CompareArgs {
     name: LabName,
     #[command(flatten)]
     made_of: MadeOf,
-    /// The methods to compare
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_value = "tcp,multifd,multifd-zstd,mptcp,drover"
-    )]
+    /// Move a domain of this libvirt: installed, a version that scripts/setup --for-tests unpacked, or the path of a folder
+    #[arg(long, value_name = "LIBVIRT")]
+    libvirt: Option<Libvirt>,
+    /// The methods to compare [default: tcp,multifd,multifd-zstd,mptcp,drover, and of a domain
+    /// virsh,virsh-parallel,virsh-parallel-zstd,drover]
+    #[arg(long, value_delimiter = ',')]
     methods: Vec<Method>,
     /// How often each method moves the guest
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -231,6 +233,33 @@ pub struct CompareArgs {
     /// Write every run and the summary to this file as JSON
     #[arg(long = "json", value_name = "FILE", id = "json_file")]
     file: Option<PathBuf>,
+}
+
+/// What is compared where nothing is said.
+const METHODS: [Method; 5] = [
+    Method::Tcp,
+    Method::Multifd,
+    Method::MultifdZstd,
+    Method::Mptcp,
+    Method::Drover,
+];
+
+/// The same of a domain of libvirt's.
+const OF_DOMAINS: [Method; 4] = [
+    Method::Virsh,
+    Method::VirshParallel,
+    Method::VirshParallelZstd,
+    Method::Drover,
+];
+
+impl CompareArgs {
+    fn methods(&self) -> Vec<Method> {
+        match (self.methods.as_slice(), &self.libvirt) {
+            ([], None) => METHODS.into(),
+            ([], Some(_)) => OF_DOMAINS.into(),
+            (given, _) => given.to_vec(),
+        }
+    }
 }
 
 impl LabCommand {
@@ -362,7 +391,7 @@ async fn demo(args: &DemoArgs, json: bool) -> Result<u8> {
     // What an earlier demonstration left behind, had it been killed.
     remove(&args.name).await?;
     let work = async {
-        operate::up(state, &mut say).await?;
+        operate::up(state, None, &mut say).await?;
         say("moving the guest from a to b");
         follow(&args.name).await
     };
@@ -380,7 +409,8 @@ async fn compare_methods(args: &CompareArgs, json: bool) -> Result<u8> {
     let plan = Plan {
         lab: args.made_of.lab(&args.name, 2)?,
         guest: args.made_of.guest.settings()?,
-        methods: args.methods.clone(),
+        libvirt: args.libvirt.clone(),
+        methods: args.methods(),
         repeats: usize::try_from(args.repeats)?,
         calibrate: args.channels.is_none(),
         channels: args.channels,

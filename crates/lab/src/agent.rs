@@ -17,7 +17,7 @@ use crate::host::Host;
 use crate::lab::Lab;
 use crate::resident::wait_gone;
 use crate::settings::AgentSettings;
-use crate::{limits, network};
+use crate::{libvirt, limits, network};
 
 /// The agents' port for each other.
 const PORT: u16 = 7470;
@@ -54,19 +54,13 @@ impl Agent {
                 host.log(DROVERD).display()
             )
         })?;
-        for pid in network::processes(host.namespace()).await {
-            let pid = u32::try_from(pid.as_raw_nonzero().get()).unwrap_or(0);
-            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            if name.trim() == DROVERD {
-                return Ok(Self {
-                    host,
-                    pid,
-                    client,
-                    child: None,
-                });
-            }
-        }
-        bail!("no {DROVERD} runs on lab host {}", host.name)
+        let pid = process_of(&host).await?;
+        Ok(Self {
+            host,
+            pid,
+            client,
+            child: None,
+        })
     }
 
     /// Starts the agent of one host and waits until it answers.
@@ -124,7 +118,11 @@ impl Agent {
             }
             tokio::time::sleep(limits::POLL).await;
         }
-        let pid = child.id().context("the agent ended at once")?;
+        let pid = match libvirt::holder(&host) {
+            // The host numbers its own processes, and the child is what started it there.
+            Some(_) => process_of(&host).await?,
+            None => child.id().context("the agent ended at once")?,
+        };
         Ok(Self {
             host,
             pid,
@@ -138,7 +136,7 @@ impl Agent {
     /// # Errors
     /// The kernel's.
     pub async fn kill(self) -> Result<()> {
-        if let Some(mut child) = self.child {
+        if let Some(mut child) = self.child.filter(|child| child.id() == Some(self.pid)) {
             return child.kill().await.context("cannot kill the agent");
         }
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
@@ -146,6 +144,18 @@ impl Agent {
         kill_process(pid, Signal::KILL).context("cannot kill the agent")?;
         wait_gone(self.pid, limits::KILL).await
     }
+}
+
+/// The agent's process on a host, as numbered here.
+async fn process_of(host: &Host) -> Result<u32> {
+    for pid in network::processes(host.namespace()).await {
+        let pid = pid.as_raw_nonzero().get().unsigned_abs();
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        if name.trim() == DROVERD {
+            return Ok(pid);
+        }
+    }
+    bail!("no {DROVERD} runs on lab host {}", host.name)
 }
 
 /// The agent: `DROVERD`, or beside this program.
@@ -186,8 +196,13 @@ fn configuration(lab: &Lab, host: &Host, encryption: Encryption, told: &AgentSet
     let _ = writeln!(text, "definitions = {:?}", host.definitions());
     let _ = writeln!(text, "state = {:?}", host.state());
     let _ = writeln!(text, "runtime = {:?}", host.runtime());
-    // Hosts of a lab share the machine's sockets, and would each list its domains.
-    let _ = writeln!(text, "\n[libvirt]\nuri = \"off\"");
+    // Hosts of a lab that have none of their own share the machine's sockets, and would each list its domains.
+    let libvirt = if libvirt::holder(host).is_some() {
+        "auto"
+    } else {
+        "off"
+    };
+    let _ = writeln!(text, "\n[libvirt]\nuri = \"{libvirt}\"");
     if lab.settings().hosts == 2 {
         // Of two hosts none is left when one is emptied and the other is lost.
         let _ = writeln!(text, "\n[policy]\nkeep = {{ losses = 0, of = \"host\" }}");

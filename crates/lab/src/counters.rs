@@ -1,6 +1,6 @@
 //! Bytes on the NICs and CPU time of processes, as the kernel counts them.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -110,6 +110,22 @@ pub struct QemuThreads {
 }
 
 impl QemuThreads {
+    /// Those of a QEMU that it tells by its own numbers, which are others where its host numbers processes for itself.
+    #[must_use]
+    pub fn of(pid: u32, told: &[u32]) -> Self {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task"));
+        let tasks = tasks.into_iter().flatten().flatten();
+        let threads = tasks.filter_map(|task| {
+            let status = fs::read_to_string(task.path().join("status")).ok()?;
+            let number = own_number(&status).filter(|number| told.contains(number));
+            number.and(task.file_name().to_str()?.parse().ok())
+        });
+        Self {
+            pid,
+            vcpus: threads.collect(),
+        }
+    }
+
     /// Their CPU time so far; `None` when the process is gone.
     #[must_use]
     pub fn cpu(&self) -> Option<QemuCpu> {
@@ -124,6 +140,14 @@ impl QemuThreads {
             qemu: all.saturating_sub(guest),
         })
     }
+}
+
+/// What a thread takes for its number, by its status (proc(5)): the innermost of its namespaces of processes.
+fn own_number(status: &str) -> Option<u32> {
+    let numbers = status
+        .lines()
+        .find_map(|line| line.strip_prefix("NSpid:"))?;
+    numbers.split_whitespace().last()?.parse().ok()
 }
 
 /// What a [`Sampler`] saw.
@@ -291,6 +315,16 @@ fn cpu_in_stat(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_is_known_by_the_number_that_its_own_host_gives_it() {
+        let inside = "Name:\tCPU 0/TCG\nNSpid:\t30866\t41\nThreads:\t3\n";
+        assert_eq!(own_number(inside), Some(41));
+        assert_eq!(own_number("NSpid:\t30866\n"), Some(30866));
+        assert_eq!(own_number("Name:\tx\n"), None);
+        let own = std::process::id();
+        assert_eq!(QemuThreads::of(own, &[own]).vcpus, [own]);
+    }
 
     #[test]
     fn the_bytes_sent_by_a_nic_are_found_by_its_whole_name() {

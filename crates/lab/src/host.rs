@@ -5,12 +5,15 @@ use std::fs::{self, File};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use drover_api::VmDefinition;
 use drover_types::VmName;
 use tokio::process::{Child, Command};
 
+use crate::command::run_within;
+use crate::libvirt;
 use crate::network::{self, HOSTS};
 use crate::settings::LabName;
 
@@ -57,7 +60,12 @@ impl Host {
 
     /// Makes its folders as they were at first; logs stay.
     pub(crate) fn empty(&self) -> Result<()> {
-        for folder in [self.definitions(), self.runtime(), self.state()] {
+        for folder in [
+            self.definitions(),
+            self.runtime(),
+            self.state(),
+            self.libvirt(),
+        ] {
             match fs::remove_dir_all(&folder) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     let context = || format!("cannot remove {}", folder.display());
@@ -90,6 +98,11 @@ impl Host {
     #[must_use]
     pub fn config(&self) -> PathBuf {
         self.folder.join("droverd.toml")
+    }
+
+    /// What its libvirt keeps, where it has one.
+    pub(crate) fn libvirt(&self) -> PathBuf {
+        self.folder.join("libvirt")
     }
 
     /// The agent's definitions of guests.
@@ -174,11 +187,10 @@ impl Host {
             .with_context(|| format!("cannot write {}", path.display()))?;
         let errors = output.try_clone().context("cannot share a log")?;
         let found = |program: &str| crate::command::find(program).unwrap_or_else(|| program.into());
+        let enter = self.enter();
         Command::new(found("setsid"))
-            .arg(found("ip"))
-            .args(["netns", "exec", &self.namespace, "sh", "-c", ENTER, "sh"])
-            .arg(self.folder.join("here"))
-            .arg(&self.here)
+            .arg(found(&enter[0]))
+            .args(&enter[1..])
             .arg(program)
             .args(arguments)
             .current_dir("/")
@@ -187,5 +199,43 @@ impl Host {
             .stderr(errors)
             .spawn()
             .with_context(|| format!("cannot start {} on host {}", program.display(), self.name))
+    }
+
+    /// Runs a program on this host, and gives its output.
+    ///
+    /// # Errors
+    /// It cannot be started, fails, or does not end in time.
+    pub(crate) async fn run(
+        &self,
+        program: &str,
+        arguments: &[&str],
+        within: Duration,
+    ) -> Result<String> {
+        let enter = self.enter();
+        let enter: Vec<_> = enter.iter().map(String::as_str).collect();
+        let arguments = [&enter[1..], &[program], arguments].concat();
+        run_within(enter[0], &arguments, within).await
+    }
+
+    /// The command that gives a shell on it.
+    pub(crate) fn shell(&self) -> String {
+        match libvirt::holder(self) {
+            Some(holder) => format!("nsenter --all --target {holder} bash"),
+            None => format!("ip netns exec {} bash", self.namespace),
+        }
+    }
+
+    /// What gives a program this host's view, before its own name: mounts of its own, or all that programs of a host
+    /// with a libvirt share.
+    fn enter(&self) -> Vec<String> {
+        let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+        if let Some(holder) = libvirt::holder(self) {
+            return words(&["nsenter", "--all", "--target", &holder.to_string()]);
+        }
+        let own = self.folder.join("here").display().to_string();
+        let (space, here) = (&self.namespace, self.here.display().to_string());
+        words(&[
+            "ip", "netns", "exec", space, "sh", "-c", ENTER, "sh", &own, &here,
+        ])
     }
 }

@@ -6,7 +6,7 @@
 //!     lab.json                   what it is made of
 //!     initramfs
 //!     here/                      every host sees its own folder `here` under this path
-//!     a/  droverd.toml  droverd.log  vms/  run/  state/  here/
+//!     a/  droverd.toml  droverd.log  vms/  run/  state/  here/  libvirt/
 //!     b/ ...  the same
 //! ```
 //!
@@ -22,6 +22,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::host::Host;
+use crate::libvirt::{self, Libvirt};
 use crate::network;
 use crate::settings::{GuestSettings, LabName, LabSettings};
 
@@ -203,6 +204,18 @@ impl Lab {
         for host in self.hosts() {
             network::end_processes(host.namespace()).await?;
             host.empty()?;
+        }
+        Ok(())
+    }
+
+    /// Gives each host a libvirt, whose libvirtd and files are its own; what is started on it from then on sees them.
+    /// It has it until [`empty`](Self::empty).
+    ///
+    /// # Errors
+    /// One does not start; with the end of its log.
+    pub async fn start_libvirt(&self, libvirt: &Libvirt) -> Result<()> {
+        for host in self.hosts() {
+            libvirt::start(&host, libvirt, &self.folder).await?;
         }
         Ok(())
     }

@@ -6,6 +6,7 @@
 //!    │     wire      what connects their NICs             │
 //!    │     host      programs on a host                   │     console: what it says
 //!    │     agent     droverd on each host                 │
+//!    │     libvirt   libvirtd on each host, and the guest as its domain
 //!    │     fault     what goes wrong with the NICs        │
 //!    ├──── compare   the same guest, moved by each method in turn, measured the same way
 //!    ├──── emulated  one host of emulated adapters, with Debian's kernel, for a program that needs both
@@ -37,6 +38,7 @@ mod guest;
 pub mod homecoming;
 mod host;
 mod lab;
+pub mod libvirt;
 pub mod limits;
 mod machine;
 mod meter;

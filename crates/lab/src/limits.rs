@@ -16,6 +16,12 @@ pub const POLL: Duration = Duration::from_millis(5);
 /// An agent's first answer. It starts in some 50 ms.
 pub const AGENT_START: Duration = Duration::from_secs(20);
 
+/// A libvirtd's first answer. It starts in a second.
+pub const LIBVIRT_START: Duration = Duration::from_secs(60);
+
+/// One word to a libvirtd. The first domain of a lab waits until QEMU was asked what it can do, which takes 3 s.
+pub const LIBVIRT: Duration = Duration::from_secs(120);
+
 /// A started QEMU's monitor.
 pub const QEMU_START: Duration = Duration::from_secs(30);
 

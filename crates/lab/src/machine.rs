@@ -22,6 +22,9 @@ pub struct Machine {
     pub kernel: String,
     /// QEMU's version.
     pub qemu: String,
+    /// libvirt's version, where a domain of it was moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub libvirt: Option<String>,
     /// Whether guests are emulated, which takes CPU from everything else.
     pub emulated: bool,
     /// Processes that wanted to run, averaged over a minute, when it was looked at.
@@ -44,6 +47,7 @@ impl Machine {
             memory: Bytes(kibibytes(&field("/proc/meminfo", "MemTotal")) << 10),
             kernel: read("/proc/sys/kernel/osrelease"),
             qemu: words.to_owned(),
+            libvirt: None,
             emulated: !has_hardware_virtualisation(),
             load: read("/proc/loadavg")
                 .split(' ')

@@ -113,11 +113,7 @@ impl Meter {
         source: &Resident,
         agents: Option<[u32; 2]>,
     ) -> Result<Self> {
-        let vcpus = source.monitor.vcpu_threads().await?;
-        let threads = QemuThreads {
-            pid: source.pid,
-            vcpus,
-        };
+        let threads = QemuThreads::of(source.pid, &source.monitor.vcpu_threads().await?);
         let agents = agents.map(Usage::begin).transpose()?;
         let nics = Nics::of(source.pid, lab.nics.len())?;
         Ok(Self {
@@ -206,10 +202,7 @@ impl Meter {
 }
 
 async fn cpu_at_end((monitor, pid): (&Monitor, u32)) -> Result<f64> {
-    let threads = QemuThreads {
-        pid,
-        vcpus: monitor.vcpu_threads().await?,
-    };
+    let threads = QemuThreads::of(pid, &monitor.vcpu_threads().await?);
     let now = threads
         .cpu()
         .with_context(|| format!("QEMU {pid} of the destination is gone"))?;

@@ -11,6 +11,7 @@ use crate::guest::Image;
 use crate::guest::console::Console;
 use crate::guest::definition::serial_socket;
 use crate::lab::{Lab, State};
+use crate::libvirt::{self, Libvirt};
 use crate::meter::Measured;
 use crate::network::{self, HOSTS};
 use crate::resident::Resident;
@@ -58,12 +59,13 @@ pub struct Whole {
     pub pages: u64,
 }
 
-/// Makes a lab with an agent on each host and guests at home on the hosts in turn, and leaves it up.
+/// Makes a lab with an agent on each host and guests at home on the hosts in turn, and leaves it up. With a `libvirt` each
+/// host has one of its own, which its agent sees.
 ///
 /// # Errors
-/// One of that name is up, guests do not fit this machine's memory, or a part of it cannot be made;
+/// One of that name is up, the libvirt is not there, guests do not fit this machine's memory, or a part of it cannot be made;
 /// nothing is left behind then.
-pub async fn up(state: State, say: Say<'_>) -> Result<Status> {
+pub async fn up(state: State, libvirt: Option<&Libvirt>, say: Say<'_>) -> Result<Status> {
     let name = state.lab.name.clone();
     if Lab::peek(&name)?.is_some() {
         let option = name.option();
@@ -72,9 +74,10 @@ pub async fn up(state: State, say: Say<'_>) -> Result<Status> {
     if let Some(guest) = state.guests.first() {
         require::check_guest(&guest.qemu).await?;
     }
+    libvirt.map_or(Ok(()), Libvirt::check)?;
     require::check_memory(&state.lab, &state.guests)?;
     require::check_contents(&state.guests)?;
-    match build(state, say).await {
+    match build(state, libvirt, say).await {
         Ok(()) => status(&name).await?.context("the lab vanished"),
         Err(error) => {
             // The error that led here is the one to tell.
@@ -84,9 +87,14 @@ pub async fn up(state: State, say: Say<'_>) -> Result<Status> {
     }
 }
 
-async fn build(state: State, say: Say<'_>) -> Result<()> {
+async fn build(state: State, libvirt: Option<&Libvirt>, say: Say<'_>) -> Result<()> {
     say(&hosts_in_words(&state.lab));
     let lab = Lab::create(state).await?;
+    if let Some(libvirt) = libvirt {
+        lab.start_libvirt(libvirt).await?;
+        let version = libvirt::version(&lab.host(0)).await?;
+        say(&format!("libvirt {version} on each"));
+    }
     let agents = start_united(&lab).await?;
     say("an agent on each, in one cluster");
     let guests = &lab.state().guests;

@@ -1,7 +1,7 @@
 //! A guest that runs on one of the lab's hosts.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -17,8 +17,9 @@ use crate::guest::console::Console;
 use crate::guest::definition::{define, monitor_socket, serial_socket};
 use crate::host::Host;
 use crate::lab::Lab;
+use crate::libvirt;
 use crate::limits;
-use crate::monitor::Monitor;
+use crate::monitor::{Monitor, named};
 use crate::settings::GuestSettings;
 
 /// Who started the guest's QEMU.
@@ -28,6 +29,8 @@ pub enum Keeper {
     Lab(Child),
     /// The host's agent.
     Agent,
+    /// The host's libvirt.
+    Libvirt,
 }
 
 /// A guest and where it is.
@@ -154,6 +157,23 @@ impl Boot<'_> {
     }
 }
 
+impl Boot<'_> {
+    /// Has the libvirt of its host define and start it, and waits until its memory is filled.
+    ///
+    /// # Errors
+    /// What libvirt or the guest say.
+    pub async fn by_libvirt(&self) -> Result<Resident> {
+        let definition = self.definition()?;
+        let (lab, host) = (self.lab, self.lab.host(self.host));
+        let folders = [lab.folder(), &lab.here()];
+        libvirt::boot(&host, &self.name, self.settings, self.image, folders).await?;
+        let pid = libvirt::pid_of(&host, &self.name).await?;
+        let socket = host.socket(&monitor_socket(&self.name));
+        let monitor = Monitor::connect(&socket, limits::QEMU_START).await?;
+        Resident::meet(&host, definition, monitor, pid, Keeper::Libvirt).await
+    }
+}
+
 impl Resident {
     async fn meet(
         host: &Host,
@@ -204,7 +224,7 @@ impl Resident {
     }
 
     /// Its sockets on another host, with what an earlier QEMU left of them removed.
-    pub(crate) fn sockets_on(&self, host: &Host) -> [std::path::PathBuf; 2] {
+    pub(crate) fn sockets_on(&self, host: &Host) -> [PathBuf; 2] {
         let name = &self.definition.name;
         let sockets = [
             host.socket(&serial_socket(name)),
@@ -216,13 +236,46 @@ impl Resident {
         sockets
     }
 
+    /// Waits until it runs on another host, at these sockets of it ([`sockets_on`](Self::sockets_on)), once `moved`
+    /// has ended well. Its QEMU there, and what `moved` gave.
+    ///
+    /// # Errors
+    /// `moved` fails, or the guest is not heard from there in time.
+    pub(crate) async fn arrive<T>(
+        &self,
+        [serial, socket]: &[PathBuf; 2],
+        moved: impl Future<Output = Result<T>>,
+    ) -> Result<(Monitor, T)> {
+        // The destination's QEMU appears in the middle of the move; a move that fails ends the waiting.
+        let appears = async {
+            self.console.attach(serial, limits::MOVE).await?;
+            Monitor::connect(socket, limits::QEMU_START).await
+        };
+        tokio::pin!(appears, moved);
+        let (monitor, given) = tokio::select! {
+            monitor = &mut appears => (monitor?, moved.await?),
+            given = &mut moved => {
+                let given = given?;
+                (appears.await?, given)
+            }
+        };
+        monitor
+            .wait(0, limits::QEMU_START, "resume", named("RESUME"))
+            .await?;
+        let heard = limits::FIRST_HEARTBEAT;
+        self.console.wait_heartbeat(heard).await?;
+        self.console.wait_sequence(3, heard).await?;
+        Ok((monitor, given))
+    }
+
     /// Ends the guest.
     ///
     /// # Errors
     /// It does not end.
-    pub async fn end(self, agents: &[Agent]) -> Result<()> {
+    pub async fn end(self, lab: &Lab, agents: &[Agent]) -> Result<()> {
         match self.keeper {
             Keeper::Lab(mut child) => child.kill().await.context("cannot end QEMU"),
+            Keeper::Libvirt => libvirt::end(&lab.host(self.host), &self.definition.name).await,
             Keeper::Agent => {
                 let agent = agents.iter().find(|agent| agent.host.number == self.host);
                 let agent = agent.context("the guest's agent is not there")?;

@@ -28,6 +28,9 @@ pub struct HostStatus {
     pub host: String,
     /// Its network namespace.
     pub namespace: String,
+    /// What gives a shell on it.
+    #[serde(default)]
+    pub shell: String,
     /// Its NICs' addresses.
     pub addresses: Vec<IpAddr>,
     /// The agent's socket, for `drover --socket`.
@@ -108,6 +111,7 @@ async fn host_status(host: &Host, lab: &LabSettings) -> HostStatus {
     HostStatus {
         host: host.name.clone(),
         namespace: host.namespace().to_owned(),
+        shell: host.shell(),
         addresses: (0..lab.nics.len())
             .filter_map(|nic| network::address_of(lab, nic, host.number))
             .collect(),

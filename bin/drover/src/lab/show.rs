@@ -68,10 +68,7 @@ pub(super) fn next_steps(status: &Status) -> String {
                 format!("tail -f {}", host.log.display()),
                 "what it writes".to_owned(),
             ),
-            (
-                format!("ip netns exec {} bash", host.namespace),
-                "a shell on that host".to_owned(),
-            ),
+            (host.shell.clone(), "a shell on that host".to_owned()),
         ]);
     }
     steps.push((
@@ -226,6 +223,7 @@ mod tests {
         let host = |name: &&str| HostStatus {
             host: (*name).to_owned(),
             namespace: format!("drover-x-{name}"),
+            shell: String::new(),
             addresses: Vec::new(),
             socket: format!("/lab/{name}.sock").into(),
             log: format!("/lab/{name}.log").into(),

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 use drover_lab::breaks::Break;
+use drover_lab::libvirt::Libvirt;
 use drover_lab::settings::{AgentSettings, LabSettings};
 use drover_lab::{State, operate, require};
 use drover_types::Bytes;
@@ -19,6 +20,7 @@ Examples:
   drover lab up --name small --hosts 3 --guests 2 --content 32MiB
   drover lab up --no-guest --break loss,slot            hosts badly set up, for the doctor to find
   drover lab up --checkpoints 3GiB                      a guest that comes back finds its pages
+  drover lab up --no-guest --libvirt installed          hosts with a libvirt each, for domains of yours
 
 ";
 
@@ -47,6 +49,9 @@ pub struct UpArgs {
     /// Disk space of each host for pages of guests that left, or 0 [default: none]
     #[arg(long, value_name = "SIZE")]
     checkpoints: Option<Bytes>,
+    /// Give each host this libvirt, which its agent sees: as `drover lab compare --libvirt` is told
+    #[arg(long, value_name = "LIBVIRT")]
+    libvirt: Option<Libvirt>,
     /// Start no guest
     #[arg(long, conflicts_with = "guests")]
     no_guest: bool,
@@ -79,7 +84,7 @@ pub(super) async fn up(args: &UpArgs, json: bool) -> Result<u8> {
     }
     let lab = state.lab.clone();
     let work = async {
-        let made = operate::up(state, &mut say).await?;
+        let made = operate::up(state, args.libvirt.as_ref(), &mut say).await?;
         match breaks::break_hosts(&lab, &args.breaks).await {
             Ok(broken) => Ok((made, broken)),
             Err(error) => {

@@ -10,10 +10,10 @@ use super::by_qemu::DOWNTIME_LIMIT_MS;
 use super::method::Method;
 use crate::agent::Agent;
 use crate::lab::Lab;
+use crate::libvirt;
 use crate::limits;
 use crate::meter::{Measured, Meter, QemuTotals};
-use crate::monitor::{Monitor, named};
-use crate::resident::Resident;
+use crate::resident::{Keeper, Resident};
 
 /// Between two questions to the agent how far it is.
 const ASK: std::time::Duration = std::time::Duration::from_millis(100);
@@ -40,7 +40,7 @@ pub async fn move_guest(
     let (source, destination) = (at(guest.host)?, at(1 - guest.host)?);
     let at_deadline = method.at_deadline();
     let meter = Meter::begin(lab.settings(), guest, Some([source.pid, destination.pid])).await?;
-    let [serial, socket] = guest.sockets_on(&destination.host);
+    let sockets = guest.sockets_on(&destination.host);
     let to: HostName = destination.host.name.parse().context("a host's name")?;
     let request = MigrateRequest {
         to,
@@ -60,37 +60,12 @@ pub async fn move_guest(
         .migrate(&guest.definition.name, &request)
         .await?;
 
-    // The destination's QEMU appears while the agents prepare; a refusal ends the waiting.
-    let arrive = async {
-        guest.console.attach(&serial, limits::MOVE).await?;
-        Monitor::connect(&socket, limits::QEMU_START).await
+    let moved = async {
+        let view = follow(source, &begun, watch).await?;
+        check(&view).map(|()| view)
     };
-    let ended = follow(source, &begun, watch);
-    tokio::pin!(arrive, ended);
-    let (monitor, view) = tokio::select! {
-        arrived = &mut arrive => (arrived?, ended.await?),
-        view = &mut ended => {
-            let view = view?;
-            check(&view)?;
-            (arrive.await?, view)
-        }
-    };
-    check(&view)?;
-    monitor
-        .wait(0, limits::QEMU_START, "resume", named("RESUME"))
-        .await?;
-    guest
-        .console
-        .wait_heartbeat(limits::FIRST_HEARTBEAT)
-        .await?;
-    guest
-        .console
-        .wait_sequence(3, limits::FIRST_HEARTBEAT)
-        .await?;
-    let vm = destination.client.vm(&guest.definition.name).await?;
-    let pid = vm
-        .pid
-        .context("the destination's agent tells no process of the guest")?;
+    let (monitor, view) = guest.arrive(&sockets, moved).await?;
+    let pid = pid_at(destination, guest).await?;
     let totals = QemuTotals {
         payload_bytes: view.bytes.transferred.0,
         rounds: view.round,
@@ -103,6 +78,17 @@ pub async fn move_guest(
     guest.host = destination.host.number;
     let arrived = follow(destination, &begun, &mut |_| {}).await?;
     Ok((measured, [view, arrived]))
+}
+
+/// The process of a guest that has arrived, as numbered here.
+async fn pid_at(agent: &Agent, guest: &Resident) -> Result<u32> {
+    let name = &guest.definition.name;
+    if matches!(guest.keeper, Keeper::Libvirt) {
+        return libvirt::pid_of(&agent.host, name).await;
+    }
+    let vm = agent.client.vm(name).await?;
+    vm.pid
+        .context("the destination's agent tells no process of the guest")
 }
 
 /// Waits for the end of a migration, as an agent tells of it.

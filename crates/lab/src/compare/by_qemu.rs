@@ -229,13 +229,18 @@ async fn tell_bandwidth(side: &Monitor, lab: &LabSettings, method: Method) -> Re
     } else {
         lab.nics[lab.fastest()]
     };
-    let known = side.run("query-migrate-parameters", Value::Null).await?;
-    if known.get("avail-switchover-bandwidth").is_some() {
+    if knows_bandwidth(side).await? {
         let bytes = line.map_or(0, |line| line.0 / 8);
         let parameters = json!({"avail-switchover-bandwidth": bytes});
         side.run("migrate-set-parameters", parameters).await?;
     }
     Ok(())
+}
+
+/// Whether this QEMU can be told what the lines carry.
+pub(super) async fn knows_bandwidth(side: &Monitor) -> Result<bool> {
+    let known = side.run("query-migrate-parameters", Value::Null).await?;
+    Ok(known.get("avail-switchover-bandwidth").is_some())
 }
 
 async fn arrive(guest: &Resident, mark: usize, destination: &Monitor) -> Result<()> {
@@ -269,7 +274,7 @@ pub(crate) async fn hand_off(source: &Monitor, mark: usize, destination: &Monito
 
 /// Ends when the source's QEMU has carried nothing for so long, and was asked to give up; never
 /// without patience.
-async fn hangs(source: &Monitor, patience: Option<Duration>) -> Hangs {
+pub(super) async fn hangs(source: &Monitor, patience: Option<Duration>) -> Hangs {
     let Some(patience) = patience else {
         return std::future::pending().await;
     };
@@ -295,7 +300,7 @@ async fn hangs(source: &Monitor, patience: Option<Duration>) -> Hangs {
 }
 
 /// Ends after so long, and says how far the move has come.
-async fn overdue(source: &Monitor, longest: Duration) -> anyhow::Error {
+pub(super) async fn overdue(source: &Monitor, longest: Duration) -> anyhow::Error {
     tokio::time::sleep(longest).await;
     match totals(source).await {
         Ok(told) => not_ended(longest, told.payload_bytes, told.rounds),
@@ -352,6 +357,6 @@ async fn leave(guest: &mut Resident) -> Result<()> {
                 .context("cannot watch QEMU")?;
             Ok(())
         }
-        Keeper::Agent => wait_gone(guest.pid, limits::KILL).await,
+        Keeper::Agent | Keeper::Libvirt => wait_gone(guest.pid, limits::KILL).await,
     }
 }

@@ -44,11 +44,17 @@ pub enum Method {
     DroverStop,
     /// Drover with a guest that goes on by postcopy at the same deadline.
     DroverPostcopy,
+    /// A domain by `virsh migrate` over one connection, on the fastest NIC.
+    Virsh,
+    /// The same over several connections.
+    VirshParallel,
+    /// The same, compressed with zstd.
+    VirshParallelZstd,
 }
 
 impl Method {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 19] = [
         Self::Tcp,
         Self::Multifd,
         Self::MultifdZstd,
@@ -65,7 +71,16 @@ impl Method {
         Self::DroverMultifdZstd,
         Self::DroverStop,
         Self::DroverPostcopy,
+        Self::Virsh,
+        Self::VirshParallel,
+        Self::VirshParallelZstd,
     ];
+
+    /// Those that others are compared with: the times and bytes of the first that is there are 1.
+    pub(super) const PLAIN: [Self; 3] = [Self::Multifd, Self::VirshParallel, Self::Virsh];
+
+    /// The same, of those that compress.
+    pub(super) const COMPRESSED: [Self; 2] = [Self::MultifdZstd, Self::VirshParallelZstd];
 
     /// Its word.
     #[must_use]
@@ -87,6 +102,9 @@ impl Method {
             Self::DroverMultifdZstd => "drover-multifd-zstd",
             Self::DroverStop => "drover-stop",
             Self::DroverPostcopy => "drover-postcopy",
+            Self::Virsh => "virsh",
+            Self::VirshParallel => "virsh-parallel",
+            Self::VirshParallelZstd => "virsh-parallel-zstd",
         }
     }
 
@@ -107,7 +125,7 @@ impl Method {
     pub fn is_compressed_by_qemu(self) -> bool {
         matches!(
             self,
-            Self::MultifdZstd | Self::MptcpZstd | Self::DroverMultifdZstd
+            Self::MultifdZstd | Self::MptcpZstd | Self::DroverMultifdZstd | Self::VirshParallelZstd
         )
     }
 
@@ -116,6 +134,22 @@ impl Method {
     #[must_use]
     pub fn is_relayed(self) -> bool {
         self == Self::DroverMultifdZstd
+    }
+
+    /// Whether `virsh` moves a domain with it.
+    #[must_use]
+    pub fn is_virsh(self) -> bool {
+        matches!(
+            self,
+            Self::Virsh | Self::VirshParallel | Self::VirshParallelZstd
+        )
+    }
+
+    /// Whether domains of libvirt's can be moved with it: agents always encrypt these, and have no deadline for them.
+    #[must_use]
+    pub fn moves_domains(self) -> bool {
+        let by_agents = self.encryption() == Some(Encryption::On) && self.at_deadline().is_none();
+        self.is_virsh() || by_agents
     }
 
     /// How drover's agents are set for it; `None` for what is done without them.
@@ -174,7 +208,9 @@ impl Method {
             | Self::DroverLz4
             | Self::DroverZstd
             | Self::DroverStop
-            | Self::DroverPostcopy => &[ONE],
+            | Self::DroverPostcopy
+            | Self::Virsh => &[ONE],
+            Self::VirshParallel | Self::VirshParallelZstd => &[TWO, FOUR],
             Self::Multifd
             | Self::MultifdZstd
             | Self::MultifdTls
@@ -188,7 +224,7 @@ impl Method {
 /// How a method is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variant {
-    /// Multifd channels; `None` without multifd.
+    /// Multifd channels, or parallel connections of libvirt's, which are the same; `None` without multifd.
     pub channels: Option<u8>,
 }
 
@@ -259,6 +295,20 @@ mod tests {
         assert_eq!(method.encryption(), None);
         assert!(method.is_compressed_by_qemu() && !method.is_mptcp());
         assert_eq!(method.variants(), own.variants());
+    }
+
+    #[test]
+    fn domains_are_moved_by_virsh_and_by_agents_that_encrypt() {
+        let moves: Vec<_> = Method::ALL
+            .into_iter()
+            .filter(|method| method.moves_domains())
+            .map(Method::name)
+            .collect();
+        let agents = "drover drover-off drover-pages drover-lz4 drover-zstd";
+        let virsh = "virsh virsh-parallel virsh-parallel-zstd";
+        assert_eq!(moves.join(" "), format!("{agents} {virsh}"));
+        let one_nic = Method::ALL.into_iter().filter(|method| method.is_virsh());
+        assert!(one_nic.into_iter().all(|virsh| !virsh.uses_all_nics()));
     }
 
     #[test]

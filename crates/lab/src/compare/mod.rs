@@ -1,7 +1,7 @@
 //! The same guest, moved to and fro by each method in turn, several times, in one go.
 //!
 //! Two guests that are the same from their seed on: one is QEMU's alone, one is an agent's. While
-//! one is moved the other's CPUs are held, so that it costs nothing.
+//! one is moved the other's CPUs are held, so that it costs nothing. A domain of libvirt's is one for all methods.
 //!
 //! # Invariant
 //! A run counts as verified only when the guest itself verified every page after the move, found
@@ -9,6 +9,7 @@
 
 mod by_drover;
 mod by_qemu;
+mod by_virsh;
 mod foretold;
 mod method;
 mod ordeal;
@@ -36,6 +37,7 @@ use serde::{Deserialize, Serialize};
 use crate::fault::Fault;
 use crate::guest::Image;
 use crate::lab::{Lab, State};
+use crate::libvirt::{self, Libvirt};
 use crate::limits;
 use crate::machine::Machine;
 use crate::settings::{GuestSettings, LabSettings};
@@ -54,6 +56,9 @@ pub struct Plan {
     pub lab: LabSettings,
     /// The guest.
     pub guest: GuestSettings,
+    /// The libvirt whose domain the guest is; without, it is a guest of QEMU's and of drover's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub libvirt: Option<Libvirt>,
     /// The methods.
     pub methods: Vec<Method>,
     /// How often each.
@@ -86,6 +91,8 @@ pub async fn compare(plan: &Plan, command: &str, say: Say<'_>) -> Result<Compari
     if plan.repeats == 0 || plan.methods.is_empty() {
         bail!("nothing to compare: no methods, or no repeats");
     }
+    check_methods(plan)?;
+    plan.libvirt.as_ref().map_or(Ok(()), Libvirt::check)?;
     fault::check(&plan.lab, &plan.faults)?;
     fault::check_always(&plan.lab, &plan.always)?;
     if !plan.faults.is_empty() {
@@ -94,7 +101,7 @@ pub async fn compare(plan: &Plan, command: &str, say: Say<'_>) -> Result<Compari
     plan.guest.probe()?;
     require::check_contents(std::slice::from_ref(&plan.guest))?;
     require::check_guest(&plan.guest.qemu).await?;
-    let machine = Machine::look(&plan.guest.qemu).await;
+    let mut machine = Machine::look(&plan.guest.qemu).await;
     let mut lab = plan.lab.clone();
     // Or the guest would find at each host what the method before has just brought there.
     lab.agents.shared_pages.get_or_insert(Bytes(0));
@@ -104,7 +111,11 @@ pub async fn compare(plan: &Plan, command: &str, say: Say<'_>) -> Result<Compari
     };
     let lab = Lab::create(state).await?;
     let image = Image::build(lab.folder(), &lab.state().guests).await?;
-    let (methods, skipped) = possible(plan).await;
+    if let Some(libvirt) = &plan.libvirt {
+        lab.start_libvirt(libvirt).await?;
+        machine.libvirt = Some(libvirt::version(&lab.host(0)).await?);
+    }
+    let (methods, skipped) = possible(plan, &lab).await?;
     for one in &skipped {
         say(&format!("{} skipped, because {}", one.method, one.because));
     }
@@ -113,7 +124,8 @@ pub async fn compare(plan: &Plan, command: &str, say: Say<'_>) -> Result<Compari
     }
 
     let longest = plan.longest_s.map_or(limits::MOVE, Duration::from_secs);
-    let mut stage = Stage::new(&lab, &plan.guest, &image).with_longest(longest);
+    let stage = Stage::new(&lab, &plan.guest, &image).with_longest(longest);
+    let mut stage = stage.with_libvirt(plan.libvirt.as_ref());
     if methods.iter().any(|method| method.encryption().is_some()) {
         stage.start_agents().await?;
     }
@@ -159,6 +171,26 @@ pub async fn compare(plan: &Plan, command: &str, say: Say<'_>) -> Result<Compari
     ))
 }
 
+/// A method moves a domain of libvirt's, or a guest of none.
+fn check_methods(plan: &Plan) -> Result<()> {
+    for method in &plan.methods {
+        if plan.libvirt.is_some() && !method.moves_domains() {
+            let others = Method::ALL
+                .into_iter()
+                .filter(|other| other.moves_domains());
+            let others: Vec<_> = others.map(Method::name).collect();
+            bail!(
+                "{method} moves no domain of libvirt's: with --libvirt methods are {}",
+                others.join(", ")
+            );
+        }
+        if plan.libvirt.is_none() && method.is_virsh() {
+            bail!("{method} moves a domain of libvirt's: say of which, such as --libvirt 11.3");
+        }
+    }
+    Ok(())
+}
+
 /// Has what is so in every move be so.
 async fn have_always(plan: &Plan) -> Result<()> {
     for fault in &plan.always {
@@ -167,7 +199,7 @@ async fn have_always(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-async fn possible(plan: &Plan) -> (Vec<Method>, Vec<Skipped>) {
+async fn possible(plan: &Plan, lab: &Lab) -> Result<(Vec<Method>, Vec<Skipped>)> {
     let (mut methods, mut skipped) = (Vec::new(), Vec::new());
     // Once for all methods: the kernel refuses an address that it has already.
     let mptcp = if plan.methods.iter().any(|method| method.is_mptcp()) {
@@ -176,15 +208,22 @@ async fn possible(plan: &Plan) -> (Vec<Method>, Vec<Skipped>) {
         None
     };
     for &method in &plan.methods {
-        match &mptcp {
-            Some(error) if method.is_mptcp() => skipped.push(Skipped {
-                method,
-                because: format!("{error:#}"),
-            }),
-            _ => methods.push(method),
+        let because = match &mptcp {
+            Some(error) if method.is_mptcp() => Some(format!("{error:#}")),
+            _ if method == Method::VirshParallelZstd => lacks_zstd(lab).await?,
+            _ => None,
+        };
+        match because {
+            Some(because) => skipped.push(Skipped { method, because }),
+            None => methods.push(method),
         }
     }
-    (methods, skipped)
+    Ok((methods, skipped))
+}
+
+async fn lacks_zstd(lab: &Lab) -> Result<Option<String>> {
+    let knows = by_virsh::knows(lab, by_virsh::ZSTD).await?;
+    Ok((!knows).then(|| "this libvirt compresses no parallel migration".to_owned()))
 }
 
 type Variants = std::collections::BTreeMap<Method, Variant>;

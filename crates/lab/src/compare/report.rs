@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::method::Method;
 use super::ordeal::{FaultSummary, Faulted, Outcome};
-use super::summary::{Comparison, Run, Spread, Summary};
+use super::summary::{Comparison, Run, Spread, Summary, first};
 use crate::meter::Measured;
 
 /// What is written where nothing was measured.
@@ -92,10 +92,13 @@ impl Run {
 pub fn table(comparison: &Comparison) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "{}", heading(comparison));
+    let base = first(&comparison.summary, &Method::PLAIN);
+    let base = base.map_or(Method::Multifd, |(method, _)| method);
+    let base = format!("of {base}");
     let columns = [
         "method",
         "total ms",
-        "of multifd",
+        &base,
         "downtime ms",
         "guest gap ms",
         "MiB",
@@ -124,7 +127,8 @@ pub fn table(comparison: &Comparison) -> String {
         );
     }
     for (method, summary) in &comparison.summary {
-        text += &rates_and_ratios(*method, summary);
+        let zstd = first(&comparison.summary, &Method::COMPRESSED).map(|(zstd, _)| zstd);
+        text += &rates_and_ratios(*method, summary, zstd);
     }
     text += &reductions(comparison);
     for skipped in &comparison.skipped {
@@ -149,9 +153,9 @@ pub fn table(comparison: &Comparison) -> String {
     text
 }
 
-/// What a method's guest rewrote, and how it compares with QEMU's own compression; nothing of a
+/// What a method's guest rewrote, and how it compares with that whose guest QEMU compressed; nothing of a
 /// guest that rewrote nothing, and of a comparison without that.
-fn rates_and_ratios(method: Method, summary: &Summary) -> String {
+fn rates_and_ratios(method: Method, summary: &Summary, zstd: Option<Method>) -> String {
     let mut text = String::new();
     let median = |spread: Option<Spread>| spread.map(|spread| spread.median);
     if let Some(before) = median(summary.rewrites_before).filter(|before| *before > 0.0) {
@@ -163,10 +167,10 @@ fn rates_and_ratios(method: Method, summary: &Summary) -> String {
         );
     }
     let ratios = summary.zstd_total_ratio.zip(summary.zstd_wire_ratio);
-    if let Some((total, wire)) = ratios.filter(|_| method != Method::MultifdZstd) {
+    if let Some(((total, wire), zstd)) = ratios.zip(zstd.filter(|zstd| *zstd != method)) {
         let _ = writeln!(
             text,
-            "{method}: {total:.2} of the time and {wire:.2} of the bytes of multifd-zstd."
+            "{method}: {total:.2} of the time and {wire:.2} of the bytes of {zstd}."
         );
     }
     text
@@ -292,8 +296,10 @@ fn heading(comparison: &Comparison) -> String {
         .iter()
         .map(|fault| format!("In every move: {fault}\n"))
         .collect();
+    let libvirt = machine.libvirt.as_ref();
+    let libvirt = libvirt.map(|version| format!(", libvirt {version}"));
     format!(
-        "{} guest, {}, {}; NICs {}, MTU {}\n{}{} x {}, Linux {}, QEMU {}{}\n",
+        "{} guest, {}, {}; NICs {}, MTU {}\n{}{} x {}, Linux {}, QEMU {}{}{}\n",
         plan.guest.memory,
         plan.guest.contents_in_words(),
         plan.guest.dirty,
@@ -304,6 +310,7 @@ fn heading(comparison: &Comparison) -> String {
         machine.cpu,
         machine.kernel,
         machine.qemu,
+        libvirt.unwrap_or_default(),
         if machine.emulated {
             ", guest emulated"
         } else {

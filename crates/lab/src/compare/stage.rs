@@ -1,20 +1,21 @@
 //! The guests of a comparison: booted when needed, held while another is measured, moved and
 //! verified, with or without faults.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use drover_api::{Encryption, MigrationView};
 
 use super::foretold::Looks;
 use super::method::{Method, Variant};
 use super::ordeal::{Clean, Faulted, Ordeal, Outcome};
 use super::summary::{DroverFacts, Run};
-use super::{Patience, by_drover, by_qemu};
+use super::{Patience, by_drover, by_qemu, by_virsh};
 use crate::agent::Agent;
 use crate::fault::{Driver, Fault, Stage as Moves};
 use crate::guest::Image;
 use crate::lab::Lab;
+use crate::libvirt::Libvirt;
 use crate::limits;
 use crate::meter::Measured;
 use crate::resident::{Boot, Resident};
@@ -50,6 +51,8 @@ pub(crate) struct Stage<'a> {
     /// Of QEMU alone, and of an agent.
     guests: [Option<Resident>; 2],
     longest: Duration,
+    /// Whose domain the guest is; then there is one, of QEMU and agents alike.
+    libvirt: Option<&'a Libvirt>,
 }
 
 type Moved = (Measured, Option<DroverFacts>);
@@ -64,7 +67,13 @@ impl<'a> Stage<'a> {
             encryption: Encryption::On,
             guests: [None, None],
             longest: limits::MOVE,
+            libvirt: None,
         }
+    }
+
+    /// Has the guest be a domain of this libvirt, which the lab's hosts have.
+    pub(crate) fn with_libvirt(self, libvirt: Option<&'a Libvirt>) -> Self {
+        Self { libvirt, ..self }
     }
 
     /// Gives a move up that has not ended after so long; [`limits::MOVE`] at most.
@@ -90,7 +99,7 @@ impl<'a> Stage<'a> {
     /// One move by one method, measured and verified. What goes wrong is part of the result; the
     /// next run then has new guests, and new agents if there were any.
     pub(crate) async fn run(&mut self, task: Task<'_>) -> Result<Run> {
-        let slot = usize::from(task.method.encryption().is_some());
+        let slot = self.slot(task.method);
         let begun = match task.method.encryption() {
             Some(encryption) => self.set_encryption(encryption).await,
             None => Ok(()),
@@ -112,6 +121,10 @@ impl<'a> Stage<'a> {
         Ok(run)
     }
 
+    fn slot(&self, method: Method) -> usize {
+        usize::from(method.encryption().is_some() && self.libvirt.is_none())
+    }
+
     /// Starts the agents anew with another configuration, if theirs is another; the guest goes on.
     async fn set_encryption(&mut self, encryption: Encryption) -> Result<()> {
         if self.encryption == encryption {
@@ -129,16 +142,19 @@ impl<'a> Stage<'a> {
         if self.guests[slot].is_none() {
             let guest = self.boot(slot).await?;
             self.guests[slot] = Some(guest);
-        } else if let Some(guest) = &self.guests[slot] {
+        } else if let Some(guest) = self.guests[slot]
+            .as_ref()
+            .filter(|_| self.libvirt.is_none())
+        {
             guest.resume().await?;
         }
-        match &self.guests[slot] {
-            Some(guest) => {
-                guest
-                    .console
-                    .wait_sequence(SETTLE, limits::FIRST_HEARTBEAT)
-                    .await
-            }
+        let Some(guest) = &self.guests[slot] else {
+            return Ok(());
+        };
+        let settled = guest.console.wait_sequence(SETTLE, limits::FIRST_HEARTBEAT);
+        settled.await?;
+        match self.libvirt {
+            Some(_) => known(&self.agents, guest).await,
             None => Ok(()),
         }
     }
@@ -154,6 +170,7 @@ impl<'a> Stage<'a> {
             image,
         };
         match self.agents.first().filter(|_| slot == 1) {
+            _ if self.libvirt.is_some() => boot.by_libvirt().await,
             Some(agent) => boot.by_agent(agent).await,
             None => boot.by_lab().await,
         }
@@ -184,7 +201,11 @@ impl<'a> Stage<'a> {
         let guest = self.guests[slot].as_ref().context("the guest is gone")?;
         guest.console.verify().await?;
         run.verified = true;
-        guest.pause().await
+        match self.libvirt {
+            // Nothing is measured beside it.
+            Some(_) => Ok(()),
+            None => guest.pause().await,
+        }
     }
 
     async fn begin_faults(&self, slot: usize, task: Task<'_>) -> Result<Option<Driver>> {
@@ -216,8 +237,13 @@ impl<'a> Stage<'a> {
             stalled: (!task.faults.is_empty()).then_some(limits::PATIENCE),
             longest: self.longest,
         };
-        let moved = by_qemu::move_guest(self.lab, guest, task.method, task.variant, patience);
-        Ok((moved.await?, None))
+        let (method, variant) = (task.method, task.variant);
+        let measured = if method.is_virsh() {
+            by_virsh::move_guest(self.lab, guest, method, variant, patience).await?
+        } else {
+            by_qemu::move_guest(self.lab, guest, method, variant, patience).await?
+        };
+        Ok((measured, None))
     }
 
     /// What became of a move with faults, and of its guest.
@@ -244,6 +270,9 @@ impl<'a> Stage<'a> {
         let had_agents = !self.agents.is_empty();
         self.agents.clear();
         self.lab.empty().await?;
+        if let Some(libvirt) = self.libvirt {
+            self.lab.start_libvirt(libvirt).await?;
+        }
         if had_agents {
             self.start_agents().await?;
         }
@@ -253,10 +282,35 @@ impl<'a> Stage<'a> {
     /// Ends the guests.
     pub(crate) async fn end(mut self) -> Result<()> {
         for guest in self.guests.iter_mut().filter_map(Option::take) {
-            guest.end(&self.agents).await?;
+            guest.end(self.lab, &self.agents).await?;
         }
         Ok(())
     }
+}
+
+/// Waits until the agents know that the domain is where it is, and nowhere else.
+async fn known(agents: &[Agent], guest: &Resident) -> Result<()> {
+    let name = &guest.definition.name;
+    let deadline = Instant::now() + limits::AGENT_START;
+    for agent in agents {
+        let is_here = agent.host.number == guest.host;
+        loop {
+            let vms = agent.client.vms().await?;
+            let runs = vms
+                .iter()
+                .any(|vm| vm.name == name.as_str() && vm.pid.is_some());
+            if runs == is_here {
+                break;
+            }
+            let host = &agent.host.name;
+            if Instant::now() > deadline {
+                let so = if runs { "still has" } else { "does not know" };
+                bail!("the agent of host {host} {so} domain {name}");
+            }
+            tokio::time::sleep(limits::POLL).await;
+        }
+    }
+    Ok(())
 }
 
 async fn move_by_agents(

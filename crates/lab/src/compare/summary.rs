@@ -223,14 +223,14 @@ pub struct Summary {
     /// What became of the bytes, where they were reduced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reduced: Option<ReducedSummary>,
-    /// Median total time as a part of multifd's.
+    /// Median total time as a part of multifd's; of libvirt's own, where a domain was moved.
     pub total_ratio: Option<f64>,
-    /// Median downtime as a part of multifd's.
+    /// Median downtime as a part of multifd's; of libvirt's own, where a domain was moved.
     pub downtime_ratio: Option<f64>,
-    /// Median total time as a part of multifd-zstd's.
+    /// Median total time as a part of multifd-zstd's, or so of virsh-parallel-zstd's.
     #[serde(default)]
     pub zstd_total_ratio: Option<f64>,
-    /// Median of the bytes on all NICs as a part of multifd-zstd's.
+    /// Median of the bytes on all NICs as a part of multifd-zstd's, or so of virsh-parallel-zstd's.
     #[serde(default)]
     pub zstd_wire_ratio: Option<f64>,
 }
@@ -308,10 +308,8 @@ fn summarise(runs: &[Run]) -> BTreeMap<Method, Summary> {
             summary.insert(method, of_runs(last.variant, &own));
         }
     }
-    let (multifd, zstd) = (
-        summary.get(&Method::Multifd).cloned(),
-        summary.get(&Method::MultifdZstd).cloned(),
-    );
+    let measure = |of: &[Method]| first(&summary, of).map(|(_, own)| own.clone());
+    let (multifd, zstd) = (measure(&Method::PLAIN), measure(&Method::COMPRESSED));
     for own in summary.values_mut() {
         let part = |base: &Option<Summary>, what: fn(&Summary) -> Option<Spread>| {
             let base = base.as_ref().and_then(what);
@@ -332,6 +330,15 @@ fn summarise(runs: &[Run]) -> BTreeMap<Method, Summary> {
         };
     }
     summary
+}
+
+/// The first of these methods that was measured, with what its runs say.
+pub(super) fn first<'a>(
+    summary: &'a BTreeMap<Method, Summary>,
+    of: &[Method],
+) -> Option<(Method, &'a Summary)> {
+    of.iter()
+        .find_map(|method| Some((*method, summary.get(method)?)))
 }
 
 fn of_runs(variant: Variant, runs: &[&Run]) -> Summary {
@@ -466,6 +473,24 @@ mod tests {
         assert_eq!(drover.zstd_wire_ratio, Some(0.6));
         assert_eq!(drover.total_ratio, None);
         assert_eq!(drover.rewrites_before.map(|rate| rate.median), Some(1000.0));
+    }
+
+    #[test]
+    fn a_domain_is_held_against_libvirts_own_ways() {
+        let runs = [
+            run(Method::Virsh, 200.0, true),
+            run(Method::VirshParallel, 100.0, true),
+            run(Method::VirshParallelZstd, 80.0, true),
+            run(Method::Drover, 40.0, true),
+        ];
+        let summary = summarise(&runs);
+        let drover = &summary[&Method::Drover];
+        assert_eq!(drover.total_ratio, Some(0.4));
+        assert_eq!(drover.zstd_total_ratio, Some(0.5));
+        assert_eq!(summary[&Method::Virsh].total_ratio, Some(2.0));
+        let alone = summarise(&runs[..1]);
+        let (first, _) = first(&alone, &Method::PLAIN).unwrap();
+        assert_eq!(first, Method::Virsh);
     }
 
     #[test]

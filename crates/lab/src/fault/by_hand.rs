@@ -81,6 +81,7 @@ mod tests {
         let host = |name: &&str| HostStatus {
             host: (*name).to_owned(),
             namespace: String::new(),
+            shell: String::new(),
             addresses: Vec::new(),
             socket: "/sock".into(),
             log: "/log".into(),

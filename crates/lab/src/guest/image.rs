@@ -37,7 +37,7 @@ pub struct Image {
     pub kernel: PathBuf,
     /// The initramfs.
     pub initramfs: PathBuf,
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
 }
 
 impl Image {

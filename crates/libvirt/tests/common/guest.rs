@@ -1,5 +1,6 @@
 use std::path::Path;
 
+use drover_lab::libvirt::of_guest;
 use drover_lab::settings::{Contents, GuestSettings};
 use drover_lab::{Image, find_probe, require};
 use drover_types::Bytes;
@@ -8,7 +9,10 @@ use drover_types::Bytes;
 const QEMU: &str = "/usr/bin/qemu-system-x86_64";
 
 /// Where a guest's serial port is, on its host.
-pub const SERIAL: &str = "/run/guest.serial";
+const HERE: &str = "/run";
+
+/// That of the guest `web`.
+pub const SERIAL: &str = "/run/web.serial";
 
 /// A guest that fills its memory, rewrites a part of it and verifies all of it when asked to.
 pub fn settings() -> GuestSettings {
@@ -50,34 +54,11 @@ pub async fn xml(name: &str, folder: &Path) -> String {
     let image = Image::build(folder, std::slice::from_ref(&settings))
         .await
         .unwrap();
-    let words = format!(
-        "console=ttyS0 quiet init_on_free=1 panic=-1 rootfstype=ramfs {}",
-        settings.probe().unwrap()
-    );
-    domain(
-        name,
-        settings.memory.0 >> 20,
-        &format!(
-            "<kernel>{}</kernel><initrd>{}</initrd><cmdline>{words}</cmdline>",
-            image.kernel.display(),
-            image.initramfs.display()
-        ),
-        &format!("<serial type='unix'><source mode='bind' path='{SERIAL}'/></serial>"),
-    )
+    let (name, here) = (name.parse().unwrap(), Path::new(HERE));
+    of_guest(&name, &settings, &image, here, Path::new(QEMU)).unwrap()
 }
 
 /// A domain that runs its firmware and then waits for ever.
 pub fn idle(name: &str) -> String {
-    domain(name, 64, "", "")
-}
-
-fn domain(name: &str, mib: u64, boot: &str, devices: &str) -> String {
-    // An emulated processor has all that QEMU can emulate; a QEMU of 9.1 and later knows no `-no-acpi`, which libvirt
-    // 9.0 says where a domain has no ACPI.
-    format!(
-        "<domain type='qemu'><name>{name}</name><memory unit='MiB'>{mib}</memory><vcpu>1</vcpu>\
-         <os><type arch='x86_64' machine='q35'>hvm</type>{boot}</os><features><acpi/></features>\
-         <cpu mode='maximum' migratable='off'/><on_crash>destroy</on_crash>\
-         <devices><emulator>{QEMU}</emulator>{devices}<memballoon model='none'/></devices></domain>"
-    )
+    drover_lab::libvirt::idle(name, Path::new(QEMU))
 }

@@ -30,7 +30,7 @@ impl Host {
             .args(["--pdeathsig", "KILL", "unshare"])
             .args(["--mount", "--net", "--uts", "--pid", "--fork"])
             .args(["--kill-child=KILL", "--mount-proc", "bash", "-c"])
-            .args([include_str!("host.sh"), "host"])
+            .args([drover_lab::libvirt::HOST, "host"])
             .arg(libvirt)
             .arg(folder.path())
             .arg(cache)

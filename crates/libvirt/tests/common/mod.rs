@@ -12,6 +12,7 @@ pub mod watched;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use drover_lab::libvirt::Libvirt;
 use drover_libvirt::{Connection, Domain, Event, Events, Happening, Library, Notice};
 use host::Host;
 
@@ -23,21 +24,16 @@ const POLL: Duration = Duration::from_millis(20);
 
 /// Where this version of libvirt was unpacked, if tests can run with it. If not, says why.
 pub fn unpacked(version: &str) -> Option<PathBuf> {
-    let cache = std::env::var_os("DROVER_LAB_CACHE");
-    let cache = cache.map_or_else(|| "/var/cache/drover-lab".into(), PathBuf::from);
-    let libvirt = cache.join(format!("libvirt-{version}"));
     if !rustix::process::geteuid().is_root() {
         println!("skipped, because not root: a libvirtd is started in namespaces");
         return None;
     }
-    if !libvirt.join("usr/sbin/libvirtd").is_file() {
-        println!(
-            "skipped, because there is no {}: run scripts/setup --for-tests",
-            libvirt.display()
-        );
+    let libvirt: Libvirt = version.parse().unwrap();
+    if let Err(missing) = libvirt.check() {
+        println!("skipped, because {missing}");
         return None;
     }
-    Some(libvirt)
+    libvirt.folder().map(Into::into)
 }
 
 /// The library of the older version: what an agent has is what its host has, or older.

@@ -1,0 +1,116 @@
+//! `drover lab compare --libvirt`: a domain of each libvirt, moved by `virsh migrate` and by agents.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod labs;
+#[path = "../../../crates/lab/tests/support/mod.rs"]
+#[allow(dead_code, reason = "not all of it is used here")]
+mod support;
+
+use drover_lab::libvirt::Libvirt;
+use labs::{Stays, drover, said};
+use serde_json::Value;
+use support::{build_probe, lacks_something};
+
+/// A small guest that moves at once.
+const SMALL: [&str; 8] = [
+    "--memory",
+    "192MiB",
+    "--content",
+    "48MiB",
+    "--dirty",
+    "4MiB@8MiB",
+    "--rate",
+    "400mbit",
+];
+
+/// What a comparison of these methods found, each once.
+fn compared(version: &str, methods: &str) -> Value {
+    let lab = Stays::named(&format!("virsh{}", version.replace('.', "")));
+    let words = [
+        &["lab", "compare", "--json", "--name", &lab.0][..],
+        &["--libvirt", version, "--methods", methods],
+        &["--channels", "2", "--repeats", "1"],
+        &SMALL,
+    ];
+    let done = drover(&words.concat());
+    assert!(done.status.success(), "{}", said(&done));
+    serde_json::from_slice(&done.stdout).unwrap()
+}
+
+async fn is_missing(version: &str) -> bool {
+    if lacks_something().await {
+        return true;
+    }
+    let libvirt: Libvirt = version.parse().unwrap();
+    if let Err(missing) = libvirt.check() {
+        println!("skipped, because {missing}");
+        return true;
+    }
+    build_probe();
+    false
+}
+
+/// Every method moved the domain to the other host, over so many NICs, and the guest found itself whole.
+fn moved_over(compared: &Value, nics: &[(&str, usize)]) {
+    let runs = compared["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), nics.len(), "{compared}");
+    for (run, (method, nics)) in runs.iter().zip(nics) {
+        assert_eq!(run["method"], *method);
+        assert_eq!(run["verified"], true, "{run}");
+        let bytes = run["wire_bytes"].as_object().unwrap().values();
+        let used = bytes.filter(|bytes| bytes.as_u64().unwrap() > 1 << 20);
+        assert_eq!(used.count(), *nics, "{run}");
+        assert!(run["payload_bytes"].as_u64().unwrap() > 1 << 20, "{run}");
+    }
+}
+
+#[tokio::test]
+async fn one_domain_of_libvirt_11_3_moves_by_each_method_in_turn() {
+    if is_missing("11.3").await {
+        return;
+    }
+    let methods = "virsh,virsh-parallel,virsh-parallel-zstd,drover";
+    let all = compared("11.3", methods);
+    moved_over(
+        &all,
+        &[
+            ("virsh", 1),
+            ("virsh-parallel", 1),
+            ("virsh-parallel-zstd", 1),
+            ("drover", 2),
+        ],
+    );
+    let told = all["machine"]["libvirt"].as_str().unwrap();
+    assert!(told.starts_with("11.3"), "{told}");
+}
+
+#[tokio::test]
+async fn libvirt_9_0_moves_a_domain_without_the_compression_that_it_does_not_know() {
+    if is_missing("9.0").await {
+        return;
+    }
+    let all = compared("9.0", "virsh-parallel-zstd,drover,virsh-parallel");
+    moved_over(&all, &[("drover", 2), ("virsh-parallel", 1)]);
+    let skipped = &all["skipped"][0];
+    assert_eq!(skipped["method"], "virsh-parallel-zstd", "{skipped}");
+}
+
+#[tokio::test]
+async fn a_method_of_other_guests_is_refused_before_anything_is_made() {
+    if lacks_something().await {
+        return;
+    }
+    for (words, reason) in [
+        (
+            &["--libvirt", "11.3", "--methods", "tcp"][..],
+            "tcp moves no domain",
+        ),
+        (&["--methods", "virsh"], "such as --libvirt 11.3"),
+        (&["--libvirt", "/no/libvirt"], "/no/libvirt/usr/sbin"),
+    ] {
+        let refused = drover(&[&["lab", "compare", "--name", "virshno"], words].concat());
+        let refused = said(&refused);
+        assert!(refused.contains(reason), "{refused}");
+    }
+}
