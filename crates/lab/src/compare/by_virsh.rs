@@ -85,7 +85,7 @@ pub(super) async fn move_guest(
         at,
         method,
         variant,
-        bandwidth: line.map(|line| line.0 / 8 >> 20).filter(|rate| *rate > 0),
+        bandwidth: line.map(|line| line.0 / (8 << 20)).filter(|rate| *rate > 0),
     }
     .words();
     let words: Vec<_> = words.iter().map(String::as_str).collect();
