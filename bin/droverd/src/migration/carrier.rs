@@ -148,6 +148,7 @@ impl From<Order> for Start {
             side: order.side,
             socket: order.sockets.qemu,
             control: order.sockets.control,
+            disks: None,
             chunk_bytes,
             window,
             channels_max,
