@@ -236,10 +236,13 @@ mod tests {
         Disk {
             target: "vda".to_owned(),
             source,
+            format: Some("raw".to_owned()),
             below: Vec::new(),
             read_only,
             transient: false,
             mirrored: false,
+            shareable: false,
+            encrypted: false,
         }
     }
 

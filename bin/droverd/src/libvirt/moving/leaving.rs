@@ -97,6 +97,7 @@ impl Leaving {
             control: self.terms.control.clone(),
             memory,
             channels: NonZeroU8::new(settings.channels),
+            disks: None,
             auto_converge: settings.throttle.is_some(),
             persistent: self.terms.domain.moving.persistent,
         };
