@@ -263,11 +263,11 @@ pub fn kills(otherwise: usize) -> usize {
     std::env::var("DROVER_KILLS").map_or(otherwise, |text| text.parse().unwrap())
 }
 
-/// At which of a journal's records something is killed: as often as [`kills`] says, spread over all of them.
+/// At which of a journal's records something is killed: as often as [`kills`] says, spread over all of them from the last one back.
 pub fn records_of(all: usize, otherwise: usize) -> impl Iterator<Item = usize> {
     let count = kills(otherwise);
     let step = (all / count.max(1)).max(1);
-    (0..all).step_by(step).cycle().take(count)
+    (0..all).rev().step_by(step).cycle().take(count)
 }
 
 /// Facts without what counts up by itself, and what each start of a host has of its own.
