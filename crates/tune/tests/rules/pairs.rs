@@ -407,6 +407,19 @@ fn processors_are_not_blamed_for_what_another_qemu_does_not_know_or_use() {
     });
     let because = "their QEMUs are of other versions, and know other features of it";
     assert_eq!(skipped.unwrap_err(), because);
+    // Of other processors the names alone are told.
+    let [read, why, _] = of_processors(|offers| {
+        offers.version = Some("7.2.0".into());
+        offers.processor = "AMD EPYC 7251".into();
+        let hardware = offers.hardware.as_mut().unwrap();
+        hardware.features.remove("avx2");
+    })
+    .unwrap();
+    assert_eq!(
+        read,
+        "AMD EPYC 7543, and AMD EPYC 7251 of b; what either lacks is not told, as their QEMUs are of other versions"
+    );
+    assert!(why.ends_with("find another one after a move"), "{why}");
     let skipped = of_processors(|offers| offers.hardware = None);
     assert_eq!(
         skipped.unwrap_err(),

@@ -61,14 +61,20 @@ fn processors(host: &Host, other: &Host) -> Verdict {
         return Ok(Answer::NotAbout);
     }
     let offers = [of_hardware(host, own)?, of_hardware(other, there)?];
-    let [own_lacks, lacks_there] = [lacks(offers[0], offers[1]), lacks(offers[1], offers[0])];
+    let mut all_lack = [lacks(offers[0], offers[1]), lacks(offers[1], offers[0])];
     let is_one = own.processor == there.processor;
-    if is_one && own_lacks.is_empty() && lacks_there.is_empty() {
+    if is_one && all_lack.iter().all(BTreeSet::is_empty) {
         return Ok(Answer::Right);
     }
-    if is_one && own.version != there.version {
-        return Err("their QEMUs are of other versions, and know other features of it".into());
+    // The older one lacks whatever it has no name for.
+    let is_comparable = own.version == there.version;
+    if !is_comparable {
+        if is_one {
+            return Err("their QEMUs are of other versions, and know other features of it".into());
+        }
+        all_lack = [BTreeSet::new(), BTreeSet::new()];
     }
+    let [own_lacks, lacks_there] = all_lack;
     let mut read = vec![match is_one {
         true => format!("{} at both", own.processor),
         false => format!(
@@ -82,6 +88,9 @@ fn processors(host: &Host, other: &Host) -> Verdict {
         lacking
             .map(|(host, lacks)| format!("{} lacks {}", host.name, listed(lacks.iter().copied()))),
     );
+    if !is_comparable {
+        read.push("what either lacks is not told, as their QEMUs are of other versions".to_owned());
+    }
     let why = match (own_lacks.is_empty(), lacks_there.is_empty()) {
         (true, true) => "guests with all that their processor has (host-passthrough) find another one after a move".to_owned(),
         (false, false) => "guests with all that their processor has (host-passthrough) move neither way".to_owned(),
