@@ -159,7 +159,11 @@ pub fn coalescing(host: &Host, nic: &Nic) -> Verdict {
             "what arrives waits for longer than the way from the other host takes: answers come late, and places fill"
         }
         .into(),
-        cost: rate.and_then(|rate| of_interrupts(nic.mtu, wait.packets_at(rate, nic.mtu))),
+        cost: if often {
+            rate.and_then(|rate| of_interrupts(nic.mtu, wait.packets_at(rate, nic.mtu)))
+        } else {
+            Some(format!("what arrives waits up to {} µs", wait.micros))
+        },
         change: Some(of_nic(
             Disruption::Safe,
             nic,
