@@ -140,7 +140,7 @@ pub fn sleep(host: &Host) -> Verdict {
         Ok(_) => (
             waking.wished_us.map_or_else(
                 || "migration.cpu_latency is off".to_owned(),
-                |us| format!("migration.cpu_latency is {us} us"),
+                |us| format!("migration.cpu_latency is {us} µs"),
             ),
             format!(
                 "cpu_latency = \"{QUICK_US}us\" below [migration] in the agent's configuration, and restart it: it holds processors only while \
@@ -150,11 +150,11 @@ pub fn sleep(host: &Host) -> Verdict {
     };
     Ok(Answer::Found(Found {
         severity: Severity::Notice,
-        read: format!("processors take {us} us to wake from {name}, and {kept}"),
-        expected: format!("{QUICK_US} us at most while a guest moves"),
+        read: format!("processors take {us} µs to wake from {name}, and {kept}"),
+        expected: format!("{QUICK_US} µs at most while a guest moves"),
         why: "what waits for a line, for QEMU or for the other host is woken that much later: in the last round, and for each page of postcopy"
             .into(),
-        cost: Some(format!("each wake takes up to {us} us instead of {QUICK_US}")),
+        cost: Some(format!("each wake takes up to {us} µs instead of {QUICK_US}")),
         change: None,
         by_hand: Some(by_hand),
         lines: Vec::new(),

@@ -84,7 +84,7 @@ bond-mode
 cpu-governor
   1.2 GHz instead of 3.6: what processors do takes up to 3.0 times as long
 cpu-sleep
-  each wake takes up to 133 us instead of 20
+  each wake takes up to 133 µs instead of 20
 dcb-most
   a guest of 64 GiB crosses in 3 min instead of 24 s
 dcb-pressure

@@ -63,11 +63,11 @@ fn deep_sleep_is_found_where_nobody_keeps_processors_from_it_while_a_guest_moves
     };
     let off = |host: &mut Host| value(&mut host.waking).wished_us = None;
     let (read, cost) = found(&off).unwrap();
-    let off_read = "processors take 133 us to wake from C6, and migration.cpu_latency is off";
+    let off_read = "processors take 133 µs to wake from C6, and migration.cpu_latency is off";
     assert_eq!(read, off_read);
-    assert_eq!(cost, "each wake takes up to 133 us instead of 20");
+    assert_eq!(cost, "each wake takes up to 133 µs instead of 20");
     let (read, _) = found(&|host| value(&mut host.waking).wished_us = Some(200)).unwrap();
-    assert!(read.ends_with("migration.cpu_latency is 200 us"), "{read}");
+    assert!(read.ends_with("migration.cpu_latency is 200 µs"), "{read}");
     // Somebody else holds them; the state is switched off, or is none; a wish that leaves it out.
     let held = found(&|host| {
         off(host);
