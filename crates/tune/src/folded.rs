@@ -20,6 +20,9 @@ use crate::report::Report;
 /// Findings that one end has to share. With fewer, each may be read by itself.
 const LEAST: usize = 3;
 
+/// Hosts with which it has to share them: of two alone either may be wrong, by however many interfaces.
+const HOSTS: usize = 2;
+
 /// A host, and the interface of it that is compared; none of what is about a host as a whole.
 type End<'r> = (&'r str, Option<&'r str>);
 
@@ -49,14 +52,9 @@ impl<'r> Folded<'r> {
     fn all(end: End<'r>, findings: &[&'r Finding]) -> Option<Self> {
         let is_near = |finding: &&&Finding| ends(&finding.subject).is_some_and(|it| it[0] == end);
         let told = findings.iter().find(is_near).or(findings.first())?;
-        let both = findings
-            .iter()
-            .filter_map(|finding| ends(&finding.subject))
-            .flatten();
-        let others = both.map(|(host, _)| host).filter(|host| *host != end.0);
         Some(Self {
             finding: told,
-            others: others.collect(),
+            others: others(end, findings),
             end: Some(end),
         })
     }
@@ -84,6 +82,17 @@ impl<'r> Folded<'r> {
     }
 }
 
+/// The other hosts of what one end shares.
+fn others<'r>(end: End<'r>, findings: &[&'r Finding]) -> BTreeSet<&'r str> {
+    let both = findings
+        .iter()
+        .filter_map(|finding| ends(&finding.subject))
+        .flatten();
+    both.map(|(host, _)| host)
+        .filter(|host| *host != end.0)
+        .collect()
+}
+
 /// Both ends of what is about two hosts.
 fn ends(subject: &Subject) -> Option<[End<'_>; 2]> {
     let other = subject.other.as_deref()?;
@@ -108,7 +117,7 @@ impl<'r> Compared<'r> {
         }
     }
 
-    /// Ends of which something is found together with several others, while of these without it all is right.
+    /// Ends of which something is found together with those of several hosts, while of these without it all is right.
     fn to_blame(&self) -> BTreeSet<End<'r>> {
         let ends = self.0.iter();
         let ends = ends.filter(|(_, others)| self.is_to_blame(others));
@@ -116,22 +125,29 @@ impl<'r> Compared<'r> {
     }
 
     fn is_to_blame(&self, others: &BTreeMap<End<'r>, bool>) -> bool {
-        // Of two ends alone either may be wrong.
-        if others.values().filter(|found| **found).count() < 2 {
-            return false;
-        }
-        let without = others.keys().filter_map(|other| self.0.get(other));
-        let without = without
-            .flatten()
-            .filter(|(far, _)| others.contains_key(*far));
-        let mut without = without.map(|(_, found)| *found).peekable();
-        without.peek().is_some() && !without.any(|found| found)
+        let found = others.iter().filter(|(_, found)| **found);
+        let found: Vec<End<'_>> = found.map(|(other, _)| *other).collect();
+        let hosts: BTreeSet<&str> = found.iter().map(|(host, _)| *host).collect();
+        hosts.len() >= HOSTS
+            && found
+                .iter()
+                .all(|other| self.with(*other, others).next().is_some())
+            && !others
+                .keys()
+                .any(|other| self.with(*other, others).any(|found| found))
+    }
+
+    /// Whether something was found of it and each of these that it was compared with.
+    fn with(&self, end: End<'r>, with: &BTreeMap<End<'r>, bool>) -> impl Iterator<Item = bool> {
+        let all = self.0.get(&end).into_iter().flatten();
+        all.filter(|(far, _)| with.contains_key(*far))
+            .map(|(_, found)| *found)
     }
 }
 
 impl Report {
-    /// The findings, in their order, those as one that one end is to blame for: three or more of one rule and severity share it, and those
-    /// that it was compared with are right without it.
+    /// The findings, in their order, those as one that one end is to blame for: three or more of one rule and severity share it, with two
+    /// other hosts or more, and those that it was compared with are right without it.
     #[must_use]
     pub fn folded(&self) -> Vec<Folded<'_>> {
         let blamed = self.blamed();
@@ -142,7 +158,9 @@ impl Report {
                 shared.entry(kind).or_default().push(finding);
             }
         }
-        shared.retain(|_, findings| findings.len() >= LEAST);
+        shared.retain(|kind, findings| {
+            findings.len() >= LEAST && others(kind.2, findings).len() >= HOSTS
+        });
         let told = self.findings.iter().filter_map(|finding| {
             let kind = kind(finding).filter(|kind| shared.contains_key(kind));
             match kind {

@@ -1,6 +1,6 @@
 //! What people are told once of many pairs.
 
-use drover_tune::facts::{Crossing, Fact::Known, Host};
+use drover_tune::facts::{Crossing, Fact::Known, Host, Path};
 use drover_tune::{Document, Report, examine};
 
 use crate::document::path;
@@ -102,6 +102,20 @@ fn findings_about_one_host_are_told_one_by_one() {
     assert_eq!(told(&report).len(), report.findings.len());
 }
 
+/// A path by which nothing larger than 1500 bytes crosses.
+fn narrow(mut path: Path) -> Path {
+    path.there = Known(Crossing {
+        size: 1500,
+        vanish: true,
+    });
+    path
+}
+
+fn subjects(paths: &[Path]) -> Vec<String> {
+    let told = told(&examine(&[], paths)).into_iter();
+    told.map(|(about, _)| about).collect()
+}
+
 #[test]
 fn an_end_of_paths_is_told_once_for_both_directions() {
     let hosts = [("a", 1), ("b", 2), ("c", 3), ("d", 4)];
@@ -109,20 +123,40 @@ fn an_end_of_paths_is_told_once_for_both_directions() {
         .iter()
         .flat_map(|near| hosts.iter().map(move |far| (*near, *far)));
     let paths = pairs.filter(|(near, far)| near != far).map(|(near, far)| {
-        let mut path = path(near, far);
-        if far.0 == "d" {
-            path.there = Known(Crossing {
-                size: 1500,
-                vanish: true,
-            });
-        }
-        path
+        let path = path(near, far);
+        if far.0 == "d" { narrow(path) } else { path }
     });
     let paths: Vec<_> = paths.collect();
-    let report = examine(&[], &paths);
-    assert_eq!(report.findings.len(), 3);
-    let subjects: Vec<String> = told(&report).into_iter().map(|(about, _)| about).collect();
-    assert_eq!(subjects, ["d ens1f0 and 3 others"]);
+    assert_eq!(examine(&[], &paths).findings.len(), 3);
+    assert_eq!(subjects(&paths), ["d ens1f0 and 3 others"]);
+}
+
+#[test]
+fn an_end_is_blamed_only_where_each_that_it_is_found_with_was_compared_without_it() {
+    let (a, b, c, d, odd) = (("a", 1), ("b", 2), ("c", 3), ("d", 4), ("e", 5));
+    let found = [a, b, c, d].map(|near| narrow(path(near, odd)));
+    // Whether nothing large leaves c and d at all, nobody has looked.
+    let some = [&found[..], &[path(a, b)]].concat();
+    assert_eq!(subjects(&some).len(), 4);
+    let each = [&some[..], &[path(c, d)]].concat();
+    assert_eq!(subjects(&each), ["e ens1f0 and 4 others"]);
+}
+
+#[test]
+fn of_two_hosts_none_is_blamed_by_however_many_interfaces() {
+    let (a, b, c) = (("a", 1), ("b", 2), ("c", 3));
+    let by = |nic: &str, far| {
+        let mut path = path(b, far);
+        path.near.nic = nic.into();
+        path.route = Known(nic.into());
+        path.arrivals = Known([nic.to_owned()].into());
+        path
+    };
+    let nics = ["ens1f0", "ens1f1", "ens1f2"];
+    let found = nics.map(|nic| narrow(by(nic, a)));
+    let right = nics.map(|nic| by(nic, c));
+    let paths = [&found[..], &right[..], &[path(a, c)]].concat();
+    assert_eq!(subjects(&paths).len(), 3);
 }
 
 #[test]
