@@ -64,13 +64,14 @@ pub fn errors(host: &Host, nic: &Nic) -> Verdict {
     let (damaged, missed) = (counters.receive_errors, counters.receive_missed);
     let bad = damaged.saturating_add(missed);
     let mut read = Vec::new();
-    if too_many(bad, counters.received, days) {
+    let are_many = too_many(bad, counters.received, days);
+    if are_many {
         read.push(format!(
             "of {} packets {damaged} arrived damaged, and {missed} were dropped",
             counters.received
         ));
     }
-    // Each damages a packet at least; not all drivers count that as well.
+    // They are on the wire where no packet is, too, and may have parts of several: what was lost, they do not tell.
     let blocks = nic.fec.known().and_then(|fec| fec.uncorrected);
     let blocks = blocks.filter(|blocks| too_many(*blocks, counters.received, days));
     read.extend(blocks.map(|blocks| {
@@ -98,7 +99,8 @@ pub fn errors(host: &Host, nic: &Nic) -> Verdict {
         }
     };
     let (lost, of) = match arrive {
-        true => (bad.max(blocks.unwrap_or(0)), counters.received),
+        true if are_many => (bad, counters.received),
+        true => (0, 0),
         false => (not_sent, sent),
     };
     let line = nic.link.known().and_then(|link| link.speed);
@@ -106,7 +108,8 @@ pub fn errors(host: &Host, nic: &Nic) -> Verdict {
         severity: Severity::Notice,
         read: format!("{}, {}", read.join("; "), since(days)),
         expected: format!("fewer than one in a million, or than {PACKETS_A_DAY} a day"),
-        why: "TCP takes each for a line that is full, and sends more slowly".into(),
+        why: "TCP takes each packet that is lost for a line that is full, and sends more slowly"
+            .into(),
         cost: of_loss(nic.mtu, lost, of.saturating_add(lost), line),
         change: None,
         by_hand: Some(format!(
