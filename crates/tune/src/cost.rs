@@ -72,7 +72,7 @@ pub fn of_pieces(now: u32, could: u32) -> Option<String> {
 /// What it costs that so many packets of a full line find a place and could others, in a word for how long they do.
 pub fn of_places(now: u32, could: u32, line: BitRate) -> Option<String> {
     let [now, could] = [now, could].map(|places| {
-        let micros = u64::from(places) * PACKET_BITS * 1_000_000;
+        let micros = u64::from(places).saturating_mul(PACKET_BITS * 1_000_000);
         micros.checked_div(line.0)
     });
     Some(format!(
