@@ -30,8 +30,8 @@ use crate::codecs::OfCodecs;
 use crate::counts::Counts;
 use crate::limits::{
     ABOUT_AS_FAST, FASTER, FIRST_LOOK, LASTING, LEAP, LITTLE_MORE, LITTLE_MORE_STAYS, MUCH_LESS,
-    MUCH_LESS_STAYS, PACKED_LEAP, RETURN_ABOUT_AS_FAST, RETURN_KEEPS, RETURN_LEAPS_FROM,
-    RETURN_SETTLES, WORTH_A_CHANGE,
+    MUCH_LESS_STAYS, PACKED_LEAP, PACKED_LEAP_LEFT, RETURN_ABOUT_AS_FAST, RETURN_KEEPS,
+    RETURN_LEAPS_FROM, RETURN_SETTLES, WORTH_A_CHANGE,
 };
 
 use line::Line;
@@ -467,12 +467,14 @@ impl Controller {
         self.model.ratio(Way::with(Codec::None)) * LEAP < 1.0
     }
 
-    /// Whether it comes back, has not come for that long, and the destination had most of what has come, or much of what packs well:
+    /// Whether it comes back, has not come for that long, and the destination had most of what has come, or a third of what packs well:
     /// what comes just now, such as pages that are written over and over, need not be what it has.
     fn is_little_left(&self, within: Duration) -> bool {
         let is_leap = |of: Returned| {
             let all = of.all as f64;
-            of.left as f64 * LEAP < all || of.packed as f64 * PACKED_LEAP < all
+            let (left, packed) = (of.left as f64, of.packed as f64);
+            let packs = left * PACKED_LEAP_LEFT < all && packed * PACKED_LEAP < all;
+            left * LEAP < all || packs
         };
         self.now < within && self.returned.is_some_and(is_leap)
     }

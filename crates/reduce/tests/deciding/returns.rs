@@ -156,10 +156,28 @@ fn half_of_a_guest_that_packs_well_is_not_passed_for_time_where_processors_are_s
         of(0.52).run(&mut controller, DECIDED_EVERY);
         assert!(packs(&controller), "{controller:#?}");
     }
-    // Of one whose destination has nothing that is still the same, packing alone makes no reason.
-    let mut controller = Controller::of_a_return();
-    of(1.0).run(&mut controller, seconds(5));
-    assert_eq!(controller.way(), Way::Off, "{controller:#?}");
+}
+
+#[test]
+fn a_guest_of_which_nothing_is_the_same_is_passed_for_time_however_well_it_packs() {
+    // The last one to a tenth, which is less than what would cross of one that was half there.
+    for as_well in [1.0, 0.45, 0.2] {
+        let made = |made: Made| Made {
+            ratio: made.ratio * as_well,
+            ..made
+        };
+        let world = World {
+            line: 20.0 * GIGABIT,
+            ordinary: 1.0,
+            dense: 0.0,
+            of_ordinary: world().of_ordinary.map(made),
+            slowed: 4.0,
+            ..world()
+        };
+        let mut controller = Controller::of_a_return();
+        world.run(&mut controller, seconds(5));
+        assert_eq!(controller.way(), Way::Off, "{as_well} {controller:#?}");
+    }
 }
 
 #[test]
