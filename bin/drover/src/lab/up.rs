@@ -50,7 +50,9 @@ pub struct UpArgs {
     #[arg(long, value_name = "SIZE")]
     checkpoints: Option<Bytes>,
     /// Give each host this libvirt, which its agent sees: as `drover lab compare --libvirt` is told
-    #[arg(long, value_name = "LIBVIRT")]
+    ///
+    /// For domains of yours: the lab's own guests are none, so --no-guest goes with it.
+    #[arg(long, value_name = "LIBVIRT", requires = "no_guest")]
     libvirt: Option<Libvirt>,
     /// Start no guest
     #[arg(long, conflicts_with = "guests")]
@@ -153,6 +155,12 @@ mod tests {
     fn a_lab_may_have_hosts_and_no_guest() {
         assert!(state("--hosts 8 --no-guest").unwrap().guests.is_empty());
         assert!(refusal("--no-guest --guests 2").contains("cannot be used with"));
+    }
+
+    #[test]
+    fn hosts_with_a_libvirt_have_no_guest_of_the_labs() {
+        assert!(state("--no-guest --libvirt installed").is_ok());
+        assert!(refusal("--libvirt installed").contains("--no-guest"));
     }
 
     #[test]
