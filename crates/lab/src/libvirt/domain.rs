@@ -161,14 +161,10 @@ pub(crate) async fn pid_of(host: &Host, name: &VmName) -> Result<u32> {
     let started_for = format!("guest={name},");
     for pid in network::processes(host.namespace()).await {
         let pid = pid.as_raw_nonzero().get().unsigned_abs();
-        let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-        let words = read("cmdline");
-        let is_qemu = read("comm").starts_with(b"qemu-system");
-        if is_qemu
-            && words
-                .split(|byte| *byte == 0)
-                .any(|word| word.starts_with(started_for.as_bytes()))
-        {
+        // Whatever its QEMU is called, nothing else has such a word.
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let mut words = words.split(|byte| *byte == 0);
+        if words.any(|word| word.starts_with(started_for.as_bytes())) {
             return Ok(pid);
         }
     }
