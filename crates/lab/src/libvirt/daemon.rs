@@ -32,12 +32,16 @@ const ENTER: [&str; 8] = [
     "-c",
 ];
 
+/// Where a host with a libvirt has other files than this machine, to be read only; `host.sh` makes them.
+const COVERED: [&str; 3] = ["/etc", "/usr", "/var"];
+
 /// Gives a host mounts and processes of its own, among which everything is started from now on, and a libvirtd there;
 /// waits until that answers. `lab` is the lab's folder, which is seen there too.
 ///
 /// # Errors
-/// One of both ends, or is not ready in time; with the end of its log.
+/// The lab's folder is where the host has files of its own; one of both ends, or is not ready in time; with the end of its log.
 pub(crate) async fn start(host: &Host, libvirt: &Libvirt, lab: &Path) -> Result<()> {
+    check(lab)?;
     // What QEMU can do is the same on all hosts.
     let known = lab.join("qemu-known");
     for folder in [&host.libvirt(), &known] {
@@ -57,6 +61,18 @@ pub(crate) async fn start(host: &Host, libvirt: &Libvirt, lab: &Path) -> Result<
     let socket = socket(host);
     let answers = || UnixStream::connect(&socket).is_ok();
     wait(host, LOGS[1], &mut libvirtd, answers).await
+}
+
+/// Whether hosts with a libvirt see the lab's folder.
+fn check(lab: &Path) -> Result<()> {
+    let Some(covered) = COVERED.iter().find(|folder| lab.starts_with(folder)) else {
+        return Ok(());
+    };
+    bail!(
+        "the lab's folder {} is below {covered}, where hosts with a libvirt have files of their own that nobody writes to: \
+         have DROVER_LAB_RUN name one elsewhere, such as below /run",
+        lab.display()
+    )
 }
 
 /// Writes down which process is the host's first, as numbered here: the only child of the one that made its namespaces.
@@ -126,4 +142,22 @@ pub(crate) async fn virsh(host: &Host, arguments: &[&str], within: Duration) -> 
 pub(crate) async fn version(host: &Host) -> Result<String> {
     let told = virsh(host, &["--version"], limits::LIBVIRT).await?;
     Ok(told.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lab_that_its_hosts_would_not_see_is_refused_with_where_it_may_be() {
+        for seen in ["/run/drover-lab", "/tmp/lab", "/variety/lab"] {
+            check(Path::new(seen)).unwrap();
+        }
+        let told = check(Path::new("/var/tmp/lab")).unwrap_err().to_string();
+        let words = "folder /var/tmp/lab is below /var, where";
+        assert!(
+            told.contains(words) && told.contains("DROVER_LAB_RUN"),
+            "{told}"
+        );
+    }
 }
