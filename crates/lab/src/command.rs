@@ -57,6 +57,11 @@ pub fn find(program: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
+/// One word of a shell, whatever is in it.
+pub(crate) fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 /// The last lines of a log, for an error.
 #[must_use]
 pub fn log_end(path: &std::path::Path) -> String {

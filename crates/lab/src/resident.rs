@@ -155,9 +155,7 @@ impl Boot<'_> {
         let monitor = Monitor::connect(&socket, limits::QEMU_START).await?;
         Resident::meet(&agent.host, definition, monitor, pid, Keeper::Agent).await
     }
-}
 
-impl Boot<'_> {
     /// Has the libvirt of its host define and start it, and waits until its memory is filled.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use super::host::{Adapter, Program};
 use super::modules::Module;
-use crate::command;
+use crate::command::{self, quoted};
 use crate::guest::cpio::Archive;
 use crate::guest::static_program;
 
@@ -135,11 +135,6 @@ fn start(program: &Program) -> String {
     let words: Vec<String> = program.words.iter().map(|word| quoted(word)).collect();
     let _ = writeln!(text, "{}\necho $? >{OUT}/{STATUS}", words.join(" "));
     text
-}
-
-/// A word for a shell, whatever is in it.
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use drover_types::VmName;
 
+use crate::command::quoted;
 use crate::guest::definition::monitor_options;
 
 /// Writes a program to `folder` that starts this QEMU, and its path. `here` is where each host sees its own folder of
@@ -30,11 +31,6 @@ fn script(qemu: &Path, guest: &VmName, here: &Path) -> Result<String> {
         options.join(" "),
         quoted(&qemu.display().to_string())
     ))
-}
-
-/// One word of a shell, whatever is in it.
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]
