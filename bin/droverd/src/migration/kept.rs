@@ -44,7 +44,7 @@ pub fn end(
         let (left_out, behind) = left_out(kind, &shown, &last);
         if behind > 0 {
             let (waited, why) = (shown.waiting, last.trouble.as_deref());
-            let why = why.unwrap_or("its relay has ended before they were written");
+            let why = why.unwrap_or("they were not written by then");
             tracing::warn!(
                 %vm, pages = behind, waited, why,
                 "pages that waited when it had moved were left out of its {kind}, and cross again"
@@ -69,7 +69,7 @@ fn stored(carrier: &Carrier) -> StoredPages {
 }
 
 /// Pages that were left out in all, and those of them that were not when the migration was over. What a relay still had to write when it was
-/// last heard of counts: it has died.
+/// last heard of counts: it has died. Of a baseline that is all that waited, pages to be shared among them, as it does not tell these apart.
 fn left_out(kind: CheckpointKind, shown: &StoredPages, last: &StoredPages) -> (u64, u64) {
     let of = |stored: &StoredPages| match kind {
         CheckpointKind::Checkpoint => stored.left_out,
