@@ -147,7 +147,7 @@ impl Counts {
 }
 
 impl Standing {
-    /// When nobody writes any more.
+    /// When nobody writes any more. Where one still does, it is at most: the batch that is being written may count as both.
     pub(super) fn ended(self) -> Self {
         Self {
             waiting: 0,
