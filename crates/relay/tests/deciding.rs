@@ -329,7 +329,7 @@ fn nice_of(threads: &str) -> BTreeSet<i32> {
 }
 
 #[test]
-fn threads_that_pack_and_unpack_have_less_priority_meanwhile_and_only_then() {
+fn threads_that_pack_and_unpack_have_less_priority_meanwhile() {
     let own = |nice| setpriority_process(Some(gettid()), nice);
     // At the end of the scale, as where tests are to disturb nobody, less would be the same.
     if let Err(error) = own(PACKING_NICE).and_then(|()| own(0)) {
