@@ -224,8 +224,8 @@ mod tests {
 
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-    /// For a load that is given up, and all that goes with it on a loaded machine.
-    const GIVEN_UP: Duration = Duration::from_secs(1);
+    /// For a load that is given up, and all that goes with it on a loaded machine: of one that is not, 10 s are left.
+    const GIVEN_UP: Duration = Duration::from_secs(3);
 
     fn answerer(guests: usize, load_port: Option<u16>) -> AnswererView {
         AnswererView {
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_load_ends_within_a_second_once_a_guest_begins_to_move() {
+    async fn a_load_ends_once_a_guest_begins_to_move() {
         let lanes = LaneListener::hold(0).unwrap();
         let far = answerer(0, Some(lanes.port()));
         let ticket = Ticket::random().unwrap();
