@@ -314,7 +314,6 @@ mod tests {
         let local = Local::Listening {
             memory: Listening::at(&socket).unwrap(),
             control: None,
-            disks: None,
         };
         let pool = Pool::new(1, Err("unwanted"));
         let local = Arc::new(local);
