@@ -476,7 +476,6 @@ fn to(hosts: &Hosts, number: usize) -> MigrateRequest {
         channels: None,
         lanes_per_path: None,
         reduction: None,
-        with_disks: false,
         id: None,
     }
 }

@@ -23,24 +23,17 @@ use crate::report::{BrokenBy, Event};
 use crate::shared::{ChannelPort, Reading, Shared, spawn};
 use crate::turns::{Bringer, Turns};
 
-/// Takes QEMU's connections until the relay ends; before those for memory one of whoever drives it, and those for disks, where there are
-/// sockets for that. Both ends go by their numbers.
+/// Takes QEMU's connections until the relay ends; before them one of whoever drives it, where there is a socket for that.
 pub(crate) fn accept(shared: &Arc<Shared>) {
-    let Local::Listening {
-        memory,
-        control,
-        disks,
-    } = &*shared.local
-    else {
+    let Local::Listening { memory, control } = &*shared.local else {
         return;
     };
-    let control = control.iter().map(|control| (control, 1));
-    let disks = disks.iter().map(|(disks, count)| (disks, *count));
-    for (socket, count) in control.chain(disks) {
-        if !(0..count).all(|_| accept_one(shared, socket)) {
+    if let Some(control) = control {
+        // Both ends go by its number: QEMU's channels come after it.
+        if !accept_one(shared, control) {
             return;
         }
-        socket.close();
+        control.close();
     }
     while accept_one(shared, memory) {}
 }
@@ -423,9 +416,7 @@ impl Tool {
     /// libvirtd waits for their end before it has the guest run on.
     fn control_ended(&self, shared: &Shared) {
         if shared.is_source() && shared.local.is_control(self.channel) {
-            for channel in self.channel + 1..=shared.local.main() {
-                shared.shut_down(channel);
-            }
+            shared.shut_down(shared.local.main());
         }
     }
 

@@ -306,7 +306,6 @@ mod tests {
             window: 4,
             channels_max: 1,
             urgent: 1,
-            early_bulk: 0,
             outage_limit: Duration::ZERO,
         });
         let directory = tempfile::tempdir().unwrap();

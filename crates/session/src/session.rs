@@ -295,7 +295,7 @@ impl Session {
     }
 
     fn queue_of(&mut self, channel: ChannelId) -> &mut BTreeMap<u64, Waiting> {
-        if self.config.is_urgent(channel) {
+        if channel < self.config.urgent {
             &mut self.urgent
         } else {
             &mut self.bulk

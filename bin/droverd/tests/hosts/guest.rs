@@ -132,7 +132,6 @@ impl Hosts {
             channels: None,
             lanes_per_path: None,
             reduction: None,
-            with_disks: false,
             id,
         }
     }

@@ -78,7 +78,6 @@ impl Process {
             side,
             socket: self.qemu.clone(),
             control: None,
-            disks: None,
             chunk_bytes: 16 << 10,
             window: 6,
             channels_max: 4,

@@ -53,7 +53,6 @@ pub async fn move_guest(
         channels: None,
         lanes_per_path: None,
         reduction: method.reduction(),
-        with_disks: false,
         id: None,
     };
     let begun = source

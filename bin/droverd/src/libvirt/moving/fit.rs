@@ -12,8 +12,6 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
-use super::conditions::Bond;
-use super::disks::LocalDisk;
 use super::files::{Hang, Held, Looked};
 use super::{conditions, confined, files, limits, needs};
 use crate::agent::Context;
@@ -57,18 +55,6 @@ pub struct Bonds {
     pub obstacles: Vec<String>,
     /// Those that it writes to.
     pub files: Vec<DomainNeed>,
-    /// Disks in files that no other host has: they keep it, unless they are copied.
-    pub local: Vec<LocalDisk>,
-}
-
-impl Bonds {
-    /// What is here is not to be copied.
-    pub fn without_copies(mut self) -> Self {
-        self.obstacles
-            .extend(self.local.iter().map(LocalDisk::obstacle));
-        self.local.clear();
-        self
-    }
 }
 
 #[derive(Debug)]
@@ -109,7 +95,7 @@ pub async fn fits(context: &Context, seen: &Seen) -> BTreeMap<Uuid, Fit> {
         .collect();
     let bonds = all_bonds(context, &described).await;
     for ((domain, look, description), bonds) in asked.iter().zip(bonds) {
-        let fit = fit(context, seen, (look, description), bonds.without_copies());
+        let fit = fit(context, seen, (look, description), bonds);
         fits.insert(domain.uuid, fit.clone());
         let domain = Domain::clone(domain);
         kept.insert(
@@ -226,15 +212,14 @@ async fn all_bonds(context: &Context, all: &[(Uuid, &Description)]) -> Vec<Bonds
 fn bonds_of(description: &Description, pid: Option<u32>, looked: &Looked) -> Bonds {
     let mut bonds = Bonds {
         obstacles: conditions::obstacles(description),
-        ..Bonds::default()
+        files: Vec::new(),
     };
     for (disk, path) in conditions::bound_to_shared_files(description) {
         let found = looked.get(path).cloned();
         // All of them were looked at.
         let found = found.unwrap_or(Err(Hang::Before));
-        match conditions::bond(disk, path, pid, found) {
-            Ok(Bond::Same(need)) => bonds.files.push(need),
-            Ok(Bond::Local(disk)) => bonds.local.push(disk),
+        match conditions::same_there(disk, path, pid, found) {
+            Ok(need) => bonds.files.push(need),
             Err(why) => bonds.obstacles.push(why),
         }
     }

@@ -19,7 +19,6 @@ mod begin;
 mod call;
 mod conditions;
 mod confined;
-mod disks;
 mod ended;
 mod events;
 mod files;

@@ -104,7 +104,6 @@ impl Relays {
         Sockets {
             qemu: place.qemu_socket(),
             control: Some(place.control_socket()),
-            disks: None,
         }
     }
 
