@@ -179,7 +179,7 @@ pub(super) fn moved(moved: &Moved) -> String {
     ];
     if let Some(reduction) = &moved.drover.reduction {
         lines.push(format!(
-            "  crossed     {:>8}      for {}: {}",
+            "  reduced     {:>8}      of {}: {}",
             reduction.wire_bytes.to_string(),
             reduction.raw_bytes,
             reduction.how()
