@@ -71,12 +71,14 @@ impl<'r> Folded<'r> {
         }
     }
 
-    /// What was read: of several the one's that is told, and by which host that was, where it is none that is blamed.
+    /// What was read: of several the one's that is told, and by which host that was, where it is none that is blamed and is not said.
     #[must_use]
     pub fn read(&self) -> String {
         let (near, read) = (&self.finding.subject.host, &self.finding.found.read);
         match self.end {
-            Some((host, _)) if host != near => format!("{near}: {read}"),
+            Some((host, _)) if host != near && !read.starts_with(&format!("{near} ")) => {
+                format!("{near}: {read}")
+            }
             _ => read.clone(),
         }
     }

@@ -295,7 +295,8 @@ pub fn rate(path: &Path) -> Verdict {
         at_least(most, limit),
         "a migration by this path takes so much longer",
         Some(format!(
-            "{percent} % of what it could carry: a GiB takes {:.1} s in place of {:.1} s",
+            "{} of what it could carry: a GiB takes {:.1} s in place of {:.1} s",
+            percent_of(percent),
             seconds_of_a_gib(carried.rate),
             seconds_of_a_gib(most)
         )),
@@ -313,6 +314,14 @@ pub(super) fn falls_short(rate: u64, most: u64) -> Option<(u64, Severity)> {
         Severity::Warning
     };
     (percent < CARRIED_LEAST).then_some((percent, severity))
+}
+
+/// A part in percent as it is told, whole ones rounded down: what is carried is not nothing.
+pub(super) fn percent_of(percent: u64) -> String {
+    match percent {
+        0 => "less than 1 %".to_owned(),
+        _ => format!("{percent} %"),
+    }
 }
 
 /// What is expected where so much could be carried, by what `limit` says of it.

@@ -179,7 +179,7 @@ fn two_ends_differ_where_a_switch_is_heard_at_one_of_them_in_whatever_language()
         agent(host);
         host.lldpad = Fact::unknown("there are too many processes");
     }
-    let read = "what is set by hand counts, and for ens1f0 what the switch says";
+    let read = "what is set by hand counts at a ens1f0, what the switch says at b ens1f0";
     for heard in [firmware, either, agent] {
         for set in [by_hand, fixed, nobody, willing_to_nobody] {
             assert_eq!(about(set, heard).as_deref(), Some(read));

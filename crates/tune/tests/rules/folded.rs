@@ -36,13 +36,16 @@ fn of(subject: &str, read: &str) -> (String, String) {
 fn one_host_of_sixteen_is_told_once_and_from_its_end_and_all_findings_stay() {
     let report = examine(&hosts(16, |number| number == 7, smaller), &[]);
     assert_eq!(names(&report), ["pair-mtu"; 15]);
-    let expected = of("h07 ens1f0 and 15 others", "8000 bytes, and 9000 of ens1f0");
+    let expected = of(
+        "h07 ens1f0 and 15 others",
+        "h07 ens1f0 has 8000 bytes, h08 ens1f0 9000",
+    );
     assert_eq!(told(&report), [expected]);
     // The last one is no pair's first.
     let report = examine(&hosts(16, |number| number == 16, smaller), &[]);
     let expected = of(
         "h16 ens1f0 and 15 others",
-        "h01: 9000 bytes, and 8000 of ens1f0",
+        "h01 ens1f0 has 9000 bytes, h16 ens1f0 8000",
     );
     assert_eq!(told(&report), [expected]);
 }
@@ -61,8 +64,14 @@ fn fewer_than_three_findings_are_told_one_by_one() {
     assert_eq!(
         told(&report),
         [
-            of("h01 and h02 ens1f0", "9000 bytes, and 8000 of ens1f0"),
-            of("h02 and h03 ens1f0", "8000 bytes, and 9000 of ens1f0"),
+            of(
+                "h01 and h02 ens1f0",
+                "h01 ens1f0 has 9000 bytes, h02 ens1f0 8000"
+            ),
+            of(
+                "h02 and h03 ens1f0",
+                "h02 ens1f0 has 8000 bytes, h03 ens1f0 9000"
+            ),
         ]
     );
     let report = examine(&hosts(4, |number| number == 2, smaller), &[]);

@@ -89,7 +89,10 @@ fn what_stands_on_others_carries_what_these_do() {
         None
     );
     let read = speeds([bond(both, 1, [25, 25]), bond(one, 2, [25, 10])]);
-    assert_eq!(read.as_deref(), Some("50 Gbit/s, and 25 Gbit/s of br0"));
+    assert_eq!(
+        read.as_deref(),
+        Some("1 br0 has 50 Gbit/s, 2 br0 25 Gbit/s")
+    );
 }
 
 #[test]
@@ -205,7 +208,7 @@ fn bonds_of_two_hosts_that_use_their_members_otherwise_are_found() {
     assert_eq!(names(&report), ["pair-bond"], "{report:#?}");
     assert_eq!(
         report.findings[0].found.read,
-        "mode 802.3ad by layer3+4, and balance-xor by layer3+4 of bond0"
+        "a bond0 has mode 802.3ad by layer3+4, b bond0 balance-xor by layer3+4"
     );
     // Of which one has none nothing is said.
     let alone = [host("a", 1, "802.3ad"), healthy("b", 2)];

@@ -42,8 +42,7 @@ fn a_class_by_share_differs_from_a_strict_one_and_not_from_one_of_another_number
         let hosts = [healthy("a", 1), bridging("b", 2, change)];
         told("pair-dcb", &hosts)
     };
-    let read =
-        "shares: 50 % for priority 0, 1, 2, 4, 5, 6, 7; 50 % for priority 3, and none of ens1f0";
+    let read = "shares: a ens1f0 has 50 % for priority 0, 1, 2, 4, 5, 6, 7; 50 % for priority 3, b ens1f0 none";
     let expected = ("a and b ens1f0".to_owned(), read.to_owned());
     assert_eq!(other(|ets| ets.algorithms = vec![0; 8]), [expected]);
     assert_eq!(other(|ets| ets.classes = vec![1, 1, 1, 0, 1, 1, 1, 1]), []);
@@ -65,7 +64,10 @@ fn what_one_end_alone_tells_is_skipped_unless_something_else_differs() {
     assert_eq!(skipped, [("a and b ens1f0".to_owned(), because)]);
     let found = told("pair-dcb", &hosts([60, 40]));
     assert_eq!(found.len(), 1);
-    assert!(found[0].1.starts_with("shares: 50 %"), "{found:?}");
+    assert!(
+        found[0].1.starts_with("shares: a ens1f0 has 50 %"),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -120,7 +122,7 @@ fn an_interface_is_compared_with_the_one_that_a_migration_pairs_it_with() {
     let crossed = in_one_network([1, 25], [25, 1]);
     assert_eq!(told("pair-speed", &crossed), []);
     let slower = in_one_network([25, 25], [25, 10]);
-    let read = "25 Gbit/s, and 10 Gbit/s of ens1f1".to_owned();
+    let read = "a ens1f1 has 25 Gbit/s, b ens1f1 10 Gbit/s".to_owned();
     let expected = ("a and b ens1f1".to_owned(), read);
     assert_eq!(told("pair-speed", &slower), [expected]);
 }
@@ -199,7 +201,7 @@ fn two_hosts_that_are_cabled_to_each_other_have_no_switch() {
 fn iwarp_is_a_kind_of_its_own_and_needs_no_line_without_loss() {
     let (a, mut b) = (healthy("a", 1), healthy("b", 2));
     rdma(&mut b).kinds = [("iWARP".to_owned(), 2)].into();
-    let read = "RoCE v2, and iWARP of ens1f0".to_owned();
+    let read = "a ens1f0 has RoCE v2, b ens1f0 iWARP".to_owned();
     let expected = ("a and b ens1f0".to_owned(), read);
     assert_eq!(told("pair-rdma", &[a, b.clone()]), [expected]);
     let pfc = value(&mut b.nics[0].dcb).pfc.as_mut();

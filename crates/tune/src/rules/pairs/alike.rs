@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{OfTwo, each, found};
+use super::{OfTwo, at_ends, each, found};
 use crate::change::quoted;
 use crate::cost::of_rate;
 use crate::facts::{Dcb, Fact, Host, Kind, Layers, Nic, Rdma, Teller};
@@ -162,7 +162,7 @@ pub fn bond(host: &Host, other: &Host) -> OfTwo {
             cost: rates.and_then(|(own, there)| of_rate(own.min(there), own.max(there))),
             ..found(
                 Severity::Warning,
-                format!("mode {own}, and {there} of {}", far.name),
+                at_ends((host, nic), format_args!("mode {own}"), (other, far), there),
                 "packets one way are spread over members otherwise than those the other way: a migration from one host takes other lines, and \
                  another time, than one to it",
                 "set both alike, and the ports of their switches; `bond-mode` says which mode carries by all members".into(),
@@ -213,7 +213,8 @@ pub fn dcb(host: &Host, other: &Host) -> OfTwo {
                 (Some(own), Some(there)) if own != there => {
                     let joined = |words: BTreeSet<String>| Vec::from_iter(words).join(" and ");
                     let (own, there) = (joined(own), joined(there));
-                    differ.push(format!("{what}: {own}, and {there} of {}", far.name));
+                    let ends = at_ends((host, nic), own, (other, far), there);
+                    differ.push(format!("{what}: {ends}"));
                 }
                 (Some(_), None) | (None, Some(_)) => {
                     unknown = Some(format!("the driver of one end does not tell {what}"));
@@ -275,7 +276,10 @@ pub fn dcbx(host: &Host, other: &Host) -> OfTwo {
         });
         Ok(Answer::Found(found(
             Severity::Notice,
-            format!("{own} counts, and for {} {there}", far.name),
+            format!(
+                "{own} counts at {} {}, {there} at {} {}",
+                host.name, nic.name, other.name, far.name
+            ),
             "what is set by hand counts at one end, and is taken over from the switch at the other: they are alike by chance, and until a switch is changed",
             "leave both to one of them: `dcb dcbx show dev DEV` tells, `dcb dcbx set` or a flag of the driver sets it; lldpad at both ends, or at none, and as willing \
              at both (`lldptool get-tlv -i DEV -V ETS-CFG -c willing`, and `-V PFC`)"
@@ -324,7 +328,7 @@ pub fn rdma(host: &Host, other: &Host) -> OfTwo {
         });
         Ok(Answer::Found(found(
             Severity::Notice,
-            format!("{own}, and {there} of {}", far.name),
+            at_ends((host, nic), own, (other, far), there),
             "an end with one kind does not hear the other: programs fall back to TCP or fail",
             by_hand,
         )))
@@ -381,7 +385,12 @@ fn services((host, nic): (&Host, &Nic), (other, far): (&Host, &Nic)) -> Answer {
     let [own, there] = [own, there].map(|words| Vec::from_iter(words).join(" and "));
     Answer::Found(found(
         Severity::Notice,
-        format!("default TOS {own}, and {there} of {}", far.name),
+        at_ends(
+            (host, nic),
+            format_args!("default TOS {own}"),
+            (other, far),
+            there,
+        ),
         "packets of one end have another priority on the way than those of the other: PFC holds one of them back alone",
         "set default_roce_tos of both alike (rdma_cm in configfs, or cma_roce_tos)".into(),
     ))

@@ -5,6 +5,7 @@ mod whole;
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::fmt::Display;
 
 use drover_types::{BitRate, IpNetwork};
 
@@ -108,6 +109,17 @@ fn of(pairs: Vec<(&Nic, &Nic)>, ask: impl Fn(&Nic, &Nic) -> Verdict) -> OfTwo {
         .collect()
 }
 
+/// What each end has, by the name of its host: `a eth0 has 9000 bytes, b eth0 1500`.
+fn at_ends(
+    near: (&Host, &Nic),
+    own: impl Display,
+    far: (&Host, &Nic),
+    there: impl Display,
+) -> String {
+    let [near, far] = [near, far].map(|(host, nic)| format!("{} {}", host.name, nic.name));
+    format!("{near} has {own}, {far} {there}")
+}
+
 /// What differs is to be the same, and people see to that.
 fn found(severity: Severity, read: String, why: &str, by_hand: String) -> Found {
     Found {
@@ -194,7 +206,12 @@ pub fn mtu(host: &Host, other: &Host) -> OfTwo {
         let least = nic.mtu.min(far.mtu);
         Ok(Answer::Found(Found {
             severity: Severity::Warning,
-            read: format!("{} bytes, and {} of {}", nic.mtu, far.mtu, far.name),
+            read: at_ends(
+                (host, nic),
+                format_args!("{} bytes", nic.mtu),
+                (other, far),
+                far.mtu,
+            ),
             expected: "the same".into(),
             why: "the larger packets of one are lost at the other, unless a switch or router tells"
                 .into(),
@@ -222,7 +239,7 @@ pub fn speed(host: &Host, other: &Host) -> OfTwo {
         };
         Ok(Answer::Found(Found {
             severity: Severity::Warning,
-            read: format!("{own}, and {there} of {}", far.name),
+            read: at_ends((host, nic), own, (other, far), there),
             expected: "the same".into(),
             why: "the faster end is held up by the slower one, whose queues in the switch fill"
                 .into(),

@@ -3,7 +3,7 @@
 use super::{Flow, Flows, Own, Part, mbit, shared, sum, unless};
 use crate::facts::{HeldUpBy, Path};
 use crate::finding::{Answer, Severity, Subject, Verdict};
-use crate::rules::paths::{at_least, falls_short, found, processors, sent_again};
+use crate::rules::paths::{at_least, falls_short, found, percent_of, processors, sent_again};
 
 /// How many other paths are named.
 const NAMED: usize = 3;
@@ -73,7 +73,8 @@ fn too_little(worst: &Flow<'_>, (percent, severity): (u64, Severity), all: &[Flo
         at_least(worst.could(), limit),
         "guests that move between several hosts at once, as in a drain, take so much longer",
         Some(format!(
-            "{percent} % of what it could carry; all {} paths of that time carried {} of {} Mbit/s",
+            "{} of what it could carry; all {} paths of that time carried {} of {} Mbit/s",
+            percent_of(percent),
             round.len(),
             of_round(|flow| flow.joint.carried.rate),
             of_round(|flow| flow.could())

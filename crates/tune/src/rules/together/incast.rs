@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use super::{Flow, Flows, Own, Part, joined, mbit, shared, sum, unless};
 use crate::facts::{HeldUpBy, Path};
 use crate::finding::{Answer, Because, Severity, Subject, Verdict};
-use crate::rules::paths::{Waited, at_least, falls_short, found, processors, sent_again};
+use crate::rules::paths::{
+    Waited, at_least, falls_short, found, percent_of, processors, sent_again,
+};
 
 /// What all hosts together carry to each.
 pub fn incast(paths: &[Path]) -> Vec<(Subject, Verdict)> {
@@ -71,7 +73,10 @@ fn too_little(host: &str, (percent, severity): (u64, Severity), short: &Sum<'_>)
             "they could carry at once, by what each carries alone, what it was allowed and the links there",
         ),
         "guests that come from several hosts at once, as in a drain, take so much longer",
-        Some(format!("{percent} % of what they could carry at once")),
+        Some(format!(
+            "{} of what they could carry at once",
+            percent_of(percent)
+        )),
         by_hand,
     )
 }
