@@ -222,7 +222,7 @@ async fn two_hosts_that_hold_other_priorities_back_are_found() {
     let Some(_adapter) = bridged() else { return };
     let of_two = async || said(&examine(&[host().await, far_host()], &[]), "pair-dcb", DCB);
     near_dcb("pfc", "prio-pfc 3:on");
-    let differs = "PFC: priority 3, and no priority of dcb1";
+    let differs = "PFC: emulated dcb0 has priority 3, far dcb1 no priority";
     assert_eq!(of_two().await, found(differs));
     far_dcb("pfc", "prio-pfc 3:on");
     assert_eq!(of_two().await, Said::Right);
