@@ -24,6 +24,7 @@ pub async fn migrate(agent: &Agent, what: &Migrate, json: bool) -> Result<Outcom
         channels: what.channels,
         lanes_per_path: what.lanes,
         reduction: what.reduction,
+        with_disks: what.with_disks,
         id: None,
     };
     let mut interrupts = Interrupts::new()?;

@@ -178,6 +178,7 @@ async fn an_agent_that_is_told_to_end_cancels_what_is_only_prepared() {
         channels: None,
         lanes_per_path: None,
         reduction: None,
+        with_disks: false,
         id: None,
     };
     let asked = tokio::spawn(async move { client.migrate(&hosts::name(), &request).await });

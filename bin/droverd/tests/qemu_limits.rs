@@ -237,6 +237,7 @@ async fn two_guests_that_move_at_once_share_a_limit_and_one_may_be_given_less() 
         channels: None,
         lanes_per_path: None,
         reduction: None,
+        with_disks: false,
         id: None,
     };
     let other = hosts.client(A).migrate(&second, &request).await;

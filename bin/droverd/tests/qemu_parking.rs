@@ -476,6 +476,7 @@ fn to(hosts: &Hosts, number: usize) -> MigrateRequest {
         channels: None,
         lanes_per_path: None,
         reduction: None,
+        with_disks: false,
         id: None,
     }
 }

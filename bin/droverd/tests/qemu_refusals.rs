@@ -51,6 +51,7 @@ async fn a_destination_that_is_not_configured_is_refused_with_those_that_are() {
             channels: None,
             lanes_per_path: None,
             reduction: None,
+            with_disks: false,
             id: None,
         };
         let (found, message) = refused(hosts.client(A).migrate(&name(), &request).await);

@@ -303,6 +303,7 @@ async fn a_newer_attempt_that_came_to_nothing_does_not_keep_a_host_from_letting_
         channels: None,
         lanes_per_path: None,
         reduction: None,
+        with_disks: false,
         id: None,
         convergence: Default::default(),
     };

@@ -264,6 +264,7 @@ async fn a_guest_of_the_oldest_qemu_that_moves_over_one_channel_finds_its_pages_
     for (from, stored) in [(A, 0), (B, 0), (A, CONTENT / PAGE - AT_ONCE)] {
         let request = MigrateRequest {
             reduction: Some("pages".parse().unwrap()),
+            with_disks: false,
             convergence: Convergence {
                 deadline_s: Some(600.try_into().unwrap()),
                 at_deadline: Some(AtDeadline::Postcopy),

@@ -119,6 +119,7 @@ fn a_relays_process_that_is_killed_lets_processors_sleep_again() {
         side: Side::Source,
         socket: process.place.qemu_socket(),
         control: None,
+        disks: None,
         chunk_bytes: 16 << 10,
         window: 6,
         channels_max: 4,

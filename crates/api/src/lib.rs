@@ -47,8 +47,8 @@ pub use views::cordon::{CordonRequest, CordonView};
 pub use views::data_path::{DataPathKind, DataPathView, PlacementView};
 pub use views::doctor::{ClusterFactsView, FactsView};
 pub use views::domain::{
-    DomainLack, DomainMachine, DomainNeed, DomainNeedsRequest, DomainNeedsView, DomainView,
-    FileSeen, FileServer,
+    DiskLayout, DomainLack, DomainMachine, DomainNeed, DomainNeedsRequest, DomainNeedsView,
+    DomainView, FileSeen, FileServer, NEW_DISKS, NewDisk,
 };
 pub use views::event::{EventKind, EventView, NicPair};
 pub use views::expansion::{ExpansionTimes, ExpansionView};

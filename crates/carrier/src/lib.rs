@@ -29,7 +29,7 @@ mod served;
 pub use control::{Control, ControlError, Heard, Posted};
 pub use process::run;
 pub use protocol::{
-    Answer, BaselineFile, Counters, Failure, Greeting, HeldLimit, Keys, Latency, Open, Opened,
-    PROTOCOL, Request, Side, Start, State, StoredFile, TlsKeys, Told, Usage,
+    Answer, BaselineFile, Counters, Disks, Failure, Greeting, HeldLimit, Keys, Latency, Open,
+    Opened, PROTOCOL, Request, Side, Start, State, StoredFile, TlsKeys, Told, Usage,
 };
 pub use record::{Place, Record};

@@ -152,6 +152,15 @@ impl std::fmt::Debug for BaselineFile {
     }
 }
 
+/// Channels of QEMU's for disks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Disks {
+    /// Where QEMU connects to, or listens by then.
+    pub socket: PathBuf,
+    /// One channel for each.
+    pub count: u16,
+}
+
 /// What is to be carried.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
@@ -164,6 +173,9 @@ pub struct Start {
     /// Where whoever drives QEMU connects to, or listens, such as a libvirtd: one channel before QEMU's own, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<PathBuf>,
+    /// Disks that QEMU sends before its memory, where there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disks: Option<Disks>,
     /// Size of a chunk in bytes.
     pub chunk_bytes: u32,
     /// Chunks of one direction of one channel that may be on their way.

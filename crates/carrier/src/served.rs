@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use drover_relay::limits::PATHS_KEPT;
 use drover_relay::{
-    Acceptor, Behind, ByeCode, DigestKey, Encryption, End, Event, Identity, NoFingerprint, Order,
-    Relay, Report, SealKey, Security, Settings, Sizes, Sockets, Tls, Token, open_lanes,
+    Acceptor, Behind, ByeCode, DigestKey, Disks, Encryption, End, Event, Identity, NoFingerprint,
+    Order, Relay, Report, SealKey, Security, Settings, Sizes, Sockets, Tls, Token, open_lanes,
 };
 use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId, with_sources};
 
@@ -136,6 +136,10 @@ impl Served {
         let sockets = Sockets {
             memory: &start.socket,
             control: start.control.as_deref(),
+            disks: start.disks.as_ref().map(|disks| Disks {
+                socket: &disks.socket,
+                count: disks.count,
+            }),
         };
         let relay = match start.side {
             Side::Source => Relay::source(settings, sockets, tell),

@@ -56,6 +56,8 @@ pub struct Disk {
     pub target: String,
     /// Where its contents are.
     pub source: Source,
+    /// How they are laid out there, such as `raw` or `qcow2`, where that is said.
+    pub format: Option<String>,
     /// Where that is which these are changes of, and what that is changes of, and so on.
     pub below: Vec<Source>,
     /// The guest cannot write to it.
@@ -64,6 +66,10 @@ pub struct Disk {
     pub transient: bool,
     /// It is being copied elsewhere.
     pub mirrored: bool,
+    /// Other domains may write to it, too.
+    pub shareable: bool,
+    /// What is there is encrypted, by the hypervisor.
+    pub encrypted: bool,
 }
 
 /// Where the contents of a disk are.
@@ -277,10 +283,17 @@ fn disk(node: Node<'_, '_>) -> Disk {
     Disk {
         target: target.unwrap_or_default(),
         source: source(node),
+        format: child(node, "driver").and_then(|driver| attribute(driver, "type")),
         below: below(node),
         read_only: child(node, "readonly").is_some(),
         transient: child(node, "transient").is_some(),
         mirrored: child(node, "mirror").is_some(),
+        shareable: child(node, "shareable").is_some(),
+        // libvirt says it at either place.
+        encrypted: [Some(node), child(node, "source")]
+            .into_iter()
+            .flatten()
+            .any(|at| child(at, "encryption").is_some()),
     }
 }
 

@@ -97,6 +97,10 @@ pub struct Job {
     pub memory: Option<Bytes>,
     /// Memory that is left: not carried yet, or written to since.
     pub remaining: Option<Bytes>,
+    /// What was copied of disks that move with the domain, what was written to since counted again.
+    pub disks_carried: Option<Bytes>,
+    /// What is left of these.
+    pub disks_remaining: Option<Bytes>,
     /// Rounds.
     pub rounds: Option<u64>,
     /// Pages that the domain writes to in a second, as of the last round.
@@ -126,6 +130,8 @@ impl Job {
             carried: bytes(c"memory_processed"),
             memory: bytes(c"memory_total"),
             remaining: bytes(c"memory_remaining"),
+            disks_carried: bytes(c"disk_processed"),
+            disks_remaining: bytes(c"disk_remaining"),
             rounds: number(c"memory_iteration"),
             dirty_pages_per_second: number(c"memory_dirty_rate"),
             page_size: bytes(c"memory_page_size"),

@@ -43,7 +43,7 @@ pub use domain::{Domain, DomainState, Domains, Look, Untold, Why, Xml};
 pub use error::{CallError, Closed, ConnectError, LoadError, NotEnded, NotReady, Refusal};
 pub use events::{Event, Events, Happening, Job, Notice};
 pub use library::{Library, SYSTEM};
-pub use migration::{Migrating, Migration, Ready};
+pub use migration::{CopiedDisks, Migrating, Migration, Ready};
 pub use moving::{Before, Comes, Leaves, Shown};
 pub use offered::{Has, Machine, Secret, Wanted};
 pub use uri::{SYSTEM as SYSTEM_URI, of_libvirtd as uri_of_socket};

@@ -15,6 +15,7 @@ use crate::opening;
 use crate::raw::{self, Params};
 use crate::shared::Shared;
 use crate::uri;
+use crate::version::Version;
 
 const WHAT: &str = "migrate a domain";
 
@@ -28,11 +29,23 @@ pub struct Migration {
     pub memory: PathBuf,
     /// Multifd channels; none sends all on the main channel.
     pub channels: Option<NonZeroU8>,
+    /// Disks that are copied with it; all others both hosts have.
+    pub disks: Option<CopiedDisks>,
     /// The domain is slowed down where it writes faster than its memory is carried.
     pub auto_converge: bool,
     /// Its definition goes with it: made at the destination, and removed at the source once that has let go of it. To be set for
     /// persistent domains, and for no others.
     pub persistent: bool,
+}
+
+/// Disks whose contents are copied while the domain runs, before its memory is, and kept the same until it stands still.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopiedDisks {
+    /// The socket for them, by the same path on both hosts: the destination's QEMU makes it and speaks NBD there, and the source's connects
+    /// to it once for each disk, before it connects for memory.
+    pub socket: PathBuf,
+    /// Their names for the guest, such as `vda`. At the destination a file of the same size is there already.
+    pub targets: Vec<String>,
 }
 
 /// Values of `virDomainMigrateFlags`.
@@ -42,6 +55,7 @@ const PERSIST_DEST: c_uint = 1 << 3;
 const UNDEFINE_SOURCE: c_uint = 1 << 4;
 /// Whether the guest runs at the destination is not libvirt's to decide: docs/decisions/0036.
 const PAUSED: c_uint = 1 << 5;
+const NON_SHARED_DISK: c_uint = 1 << 6;
 const AUTO_CONVERGE: c_uint = 1 << 13;
 const PARALLEL: c_uint = 1 << 17;
 
@@ -142,7 +156,13 @@ struct Prepared {
     control: CString,
     memory: CString,
     channels: Option<NonZeroU8>,
+    disks: Option<PreparedDisks>,
     flags: c_uint,
+}
+
+struct PreparedDisks {
+    socket: CString,
+    targets: Vec<CString>,
 }
 
 impl Migration {
@@ -156,7 +176,8 @@ impl Migration {
             true => AUTO_CONVERGE,
             false => 0,
         };
-        LIVE | PEER2PEER | PAUSED | definition | parallel | slowed
+        let copied = self.disks.as_ref().map_or(0, |_| NON_SHARED_DISK);
+        LIVE | PEER2PEER | PAUSED | definition | parallel | slowed | copied
     }
 
     fn prepare(&self) -> Result<Prepared, CallError> {
@@ -166,10 +187,18 @@ impl Migration {
                 text: String::from_utf8_lossy(&error.into_vec()).into_owned(),
             })
         };
+        let disks = self.disks.as_ref().map(|disks| {
+            let targets = disks.targets.iter().cloned().map(text);
+            Ok::<_, CallError>(PreparedDisks {
+                socket: text(uri::of_qemu(&disks.socket))?,
+                targets: targets.collect::<Result<_, _>>()?,
+            })
+        });
         Ok(Prepared {
             control: text(uri::of_libvirtd(&self.control))?,
-            memory: text(uri::of_memory(&self.memory))?,
+            memory: text(uri::of_qemu(&self.memory))?,
             channels: self.channels,
+            disks: disks.transpose()?,
             flags: self.flags(),
         })
     }
@@ -185,8 +214,30 @@ impl Prepared {
         if let Some(channels) = self.channels {
             params.number(CONNECTIONS, c_int::from(channels.get()))?;
         }
+        if let Some(disks) = &self.disks {
+            disks.add_to(&mut params, connection)?;
+        }
         let domain = connection.domain(domain)?;
         domain.migrate(&self.control, &params, self.flags)
+    }
+}
+
+impl PreparedDisks {
+    fn add_to(&self, params: &mut Params, connection: &raw::Connection) -> Result<(), Refusal> {
+        const URI: &CStr = c"disks_uri";
+        const DISK: &CStr = c"migrate_disks";
+        const FIND_ZEROES: &CStr = c"migrate_disks_detect_zeroes";
+        params.text(URI, &self.socket)?;
+        // A libvirtd refuses names that it does not know.
+        let (daemon, _) = connection.versions()?;
+        let finds_zeroes = daemon >= Version::FINDS_ZEROES;
+        for target in &self.targets {
+            params.text(DISK, target)?;
+            if finds_zeroes {
+                params.text(FIND_ZEROES, target)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -199,6 +250,7 @@ mod tests {
             control: "/run/control".into(),
             memory: "/run/memory".into(),
             channels: NonZeroU8::new(channels),
+            disks: None,
             auto_converge: channels > 1,
             persistent,
         }
@@ -217,6 +269,19 @@ mod tests {
             assert_eq!(flags & PARALLEL != 0, channels > 0);
             assert_eq!(flags & AUTO_CONVERGE != 0, channels > 1);
         }
+    }
+
+    #[test]
+    fn only_disks_that_are_named_are_copied() {
+        let mut moves = migration(true, 3);
+        assert_eq!(moves.flags() & NON_SHARED_DISK, 0);
+        let targets = vec!["vda".to_owned(), "sdb".to_owned()];
+        let socket = "/run/disks".into();
+        moves.disks = Some(CopiedDisks { socket, targets });
+        assert_ne!(moves.flags() & NON_SHARED_DISK, 0);
+        let disks = moves.prepare().ok().unwrap().disks.unwrap();
+        assert_eq!(disks.socket.as_c_str(), c"unix:///run/disks");
+        assert_eq!(disks.targets, [c"vda".to_owned(), c"sdb".to_owned()]);
     }
 
     #[test]

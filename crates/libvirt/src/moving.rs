@@ -80,7 +80,7 @@ pub struct Shown {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Leaves {
     /// libvirt carries it out.
-    UnderWay(Job),
+    UnderWay(Box<Job>),
     /// libvirt has let go of it here, by its own word.
     Left,
     /// It has its hypervisor, and no migration.
@@ -110,7 +110,7 @@ impl Leaves {
                 }
                 why => Self::Untold(Some(why)),
             },
-            (Some(_), Some(job)) => Self::UnderWay(job.clone()),
+            (Some(_), Some(job)) => Self::UnderWay(Box::new(job.clone())),
             (Some(_), None) => Self::Stays,
         }
     }
@@ -227,7 +227,7 @@ mod tests {
                 job: Some(Job::default()),
                 look: Some(look(state, 2)),
             };
-            let under_way = Leaves::UnderWay(Job::default());
+            let under_way = Leaves::UnderWay(Box::default());
             assert_eq!(Leaves::of(&shown, true), under_way);
             shown.job = None;
             assert_eq!(Leaves::of(&shown, true), Leaves::Stays);

@@ -12,7 +12,7 @@ pub fn of_libvirtd(socket: &Path) -> String {
 }
 
 /// The URI by which QEMU listens at a socket, or connects to it.
-pub(crate) fn of_memory(socket: &Path) -> String {
+pub(crate) fn of_qemu(socket: &Path) -> String {
     format!("unix://{}", escaped(socket))
 }
 
@@ -49,7 +49,7 @@ mod tests {
             of_libvirtd(odd),
             format!("qemu+unix:///system?socket={said}")
         );
-        assert_eq!(of_memory(odd), format!("unix://{said}"));
-        assert!(of_memory(Path::new("/run/a\0b")).contains('\0'));
+        assert_eq!(of_qemu(odd), format!("unix://{said}"));
+        assert!(of_qemu(Path::new("/run/a\0b")).contains('\0'));
     }
 }

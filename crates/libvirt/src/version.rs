@@ -5,6 +5,11 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub(crate) c_ulong);
 
+impl Version {
+    /// From then on zeroes that are written to a disk while it is copied can leave holes (libvirt's `NEWS.rst`, v10.9.0).
+    pub(crate) const FINDS_ZEROES: Self = Self(10_009_000);
+}
+
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (major, minor) = (self.0 / 1_000_000, self.0 / 1000 % 1000);

@@ -55,6 +55,11 @@ fn disks_are_where_their_xml_says() {
     ];
     assert_eq!(sources, expected);
     assert!(disks[4].read_only);
+    let formats = disks.iter().map(|disk| disk.format.as_deref());
+    let raw = Some("raw");
+    assert!(formats.eq([Some("qcow2"), raw, raw, None, raw]));
+    let shareable = disks.iter().filter(|disk| disk.shareable);
+    assert!(shareable.map(|disk| &disk.target).eq(["vdb"]));
 }
 
 #[test]

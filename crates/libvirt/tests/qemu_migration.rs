@@ -7,21 +7,23 @@ mod common;
 
 use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use common::forward::Forward;
+use common::forward::{Forward, Opened};
 use common::host::Host;
 use common::protocol::{Between, CONNECT_CLOSE};
 use common::watched::host_is_up;
 use common::{PATIENCE, connect, domain, guest, happened, library, until};
 use drover_lab::Console;
 use drover_libvirt::{
-    CallError, Closed, Connection, Domain, DomainState, Events, Happening, Migrating, Migration,
-    NotReady, Ready, Why, abort_job, uri_of_socket,
+    CallError, Closed, Connection, CopiedDisks, Domain, DomainState, Events, Happening, Migrating,
+    Migration, NotReady, Ready, Why, abort_job, uri_of_socket,
 };
 use tempfile::TempDir;
 use uuid::Uuid;
 
 on_each_libvirt! {
+    disks_that_are_no_other_hosts_are_copied_over_a_socket_of_their_own_before_memory_is
     a_domain_moves_over_carried_sockets_and_stands_still_until_it_is_told_to_run
     when_the_answer_that_ends_a_migration_is_lost_the_source_runs_and_the_destination_does_not
     when_the_sources_libvirtd_dies_before_that_answer_neither_runs
@@ -39,6 +41,14 @@ on_each_libvirt! {
 const CONTROL: &str = "/run/control & 100%.sock";
 const MEMORY: &str = "/run/käfer#?.sock";
 
+const DISKS: &str = "/run/disks+%.sock";
+
+/// Files that are each host's own, and the domain's disks in them.
+const IMAGES: [(&str, &str, &str); 2] = [
+    ("vda", "/run/web.qcow2", "qcow2"),
+    ("vdb", "/run/web.img", "raw"),
+];
+
 /// Bytes of memory that pass while a test looks at what is on its way.
 const SOME: u64 = 2 << 20;
 
@@ -50,6 +60,7 @@ struct Pair {
     destination: Connection,
     control: Forward,
     memory: Forward,
+    disks: Option<CopiedDisks>,
     _folder: TempDir,
 }
 
@@ -60,7 +71,18 @@ impl Pair {
     }
 
     async fn new(libvirt: &Path, folder: TempDir, xml: &str) -> Self {
+        Self::prepared(libvirt, folder, xml, |_, _| ()).await
+    }
+
+    /// With what is made on both hosts before the domain is started.
+    async fn prepared(
+        libvirt: &Path,
+        folder: TempDir,
+        xml: &str,
+        prepare: impl FnOnce(&Host, &Host),
+    ) -> Self {
         let (a, b) = (Host::new(libvirt), Host::new(libvirt));
+        prepare(&a, &b);
         let (source, destination) = (connect(&a).await, connect(&b).await);
         a.define(xml);
         a.virsh(&["start", "web"]);
@@ -73,6 +95,7 @@ impl Pair {
             destination,
             control,
             memory,
+            disks: None,
             _folder: folder,
         }
     }
@@ -97,6 +120,7 @@ impl Pair {
             control: CONTROL.into(),
             memory: MEMORY.into(),
             channels: NonZeroU8::new(3),
+            disks: self.disks.clone(),
             auto_converge: true,
             persistent: true,
         };
@@ -192,6 +216,61 @@ async fn a_domain_moves_over_carried_sockets_and_stands_still_until_it_is_told_t
     console.wait_sequence(2, PATIENCE).await.unwrap();
     let verified = console.verify().await.unwrap();
     assert_eq!((verified.pages, verified.bad), ((64 << 20) / 4096, 0));
+}
+
+async fn disks_that_are_no_other_hosts_are_copied_over_a_socket_of_their_own_before_memory_is(
+    libvirt: PathBuf,
+) {
+    let disks = IMAGES.map(|(target, file, format)| {
+        format!(
+            "<disk type='file' device='disk'><driver name='qemu' type='{format}'/><source file='{file}'/>\
+             <target dev='{target}' bus='virtio'/></disk>"
+        )
+    });
+    let xml = guest::idle("web").replace("<memballoon", &(disks.concat() + "<memballoon"));
+    let folder = TempDir::new().unwrap();
+    let mut pair = Pair::prepared(&libvirt, folder, &xml, |a, b| {
+        for (_, file, format) in IMAGES {
+            for host in [a, b] {
+                host.shell(&format!("qemu-img create -q -f {format} {file} 16M"));
+            }
+            let fill = format!("qemu-io -f {format} -c 'write -P 7 1M 3M' {file}");
+            a.shell(&fill);
+        }
+    })
+    .await;
+    pair.disks = Some(CopiedDisks {
+        socket: DISKS.into(),
+        targets: IMAGES.map(|(target, ..)| target.to_owned()).to_vec(),
+    });
+    let carried = Forward::new(&pair.a.path(DISKS), &pair.b.path(DISKS));
+    let uuid = pair.on_source().await.unwrap().uuid;
+    pair.memory.hold_after(0);
+    let migrating = pair.begin().await;
+    pair.channels_are_open().await;
+    // Once for each disk, by QEMU itself, before the first connection for memory.
+    let opened = carried.opened();
+    assert_eq!(opened.len(), IMAGES.len(), "{opened:?}");
+    let by_qemu = |opened: &Opened| opened.reached && opened.by.starts_with("qemu");
+    assert!(opened.iter().all(by_qemu), "{opened:?}");
+    let job = pair.source.job(uuid).await.unwrap().unwrap();
+    assert!(
+        job.disks_carried >= Some(drover_types::Bytes(6 << 20)),
+        "{job:?}"
+    );
+    pair.memory.release();
+    ended(migrating).await.unwrap();
+
+    let there = pair.on_destination().await.unwrap();
+    assert_eq!(there.state, DomainState::Paused);
+    assert!(!pair.b.path(DISKS).exists(), "QEMU removes its socket");
+    for (_, file, format) in IMAGES {
+        let [source, destination] = [&pair.a, &pair.b].map(|host| host.path(file));
+        let (source, destination) = (source.display(), destination.display());
+        let compare = format!("qemu-img compare -U -f {format} -F {format} {source} {destination}");
+        let compared = Command::new("sh").args(["-c", &compare]).output().unwrap();
+        assert!(compared.status.success(), "{compared:?}");
+    }
 }
 
 /// The order of what both libvirtds tell.
@@ -456,6 +535,7 @@ async fn how_a_migration_ended_is_told_before_its_connection_is_closed(libvirt: 
         control: CONTROL.into(),
         memory: MEMORY.into(),
         channels: None,
+        disks: None,
         auto_converge: false,
         persistent: true,
     };

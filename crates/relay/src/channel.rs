@@ -23,17 +23,24 @@ use crate::report::{BrokenBy, Event};
 use crate::shared::{ChannelPort, Reading, Shared, spawn};
 use crate::turns::{Bringer, Turns};
 
-/// Takes QEMU's connections until the relay ends; before them one of whoever drives it, where there is a socket for that.
+/// Takes QEMU's connections until the relay ends; before those for memory one of whoever drives it, and those for disks, where there are
+/// sockets for that. Both ends go by their numbers.
 pub(crate) fn accept(shared: &Arc<Shared>) {
-    let Local::Listening { memory, control } = &*shared.local else {
+    let Local::Listening {
+        memory,
+        control,
+        disks,
+    } = &*shared.local
+    else {
         return;
     };
-    if let Some(control) = control {
-        // Both ends go by its number: QEMU's channels come after it.
-        if !accept_one(shared, control) {
+    let control = control.iter().map(|control| (control, 1));
+    let disks = disks.iter().map(|(disks, count)| (disks, *count));
+    for (socket, count) in control.chain(disks) {
+        if !(0..count).all(|_| accept_one(shared, socket)) {
             return;
         }
-        control.close();
+        socket.close();
     }
     while accept_one(shared, memory) {}
 }
@@ -416,7 +423,9 @@ impl Tool {
     /// libvirtd waits for their end before it has the guest run on.
     fn control_ended(&self, shared: &Shared) {
         if shared.is_source() && shared.local.is_control(self.channel) {
-            shared.shut_down(shared.local.main());
+            for channel in self.channel + 1..=shared.local.main() {
+                shared.shut_down(channel);
+            }
         }
     }
 

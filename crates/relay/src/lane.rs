@@ -306,6 +306,7 @@ mod tests {
             window: 4,
             channels_max: 1,
             urgent: 1,
+            early_bulk: 0,
             outage_limit: Duration::ZERO,
         });
         let directory = tempfile::tempdir().unwrap();
@@ -313,6 +314,7 @@ mod tests {
         let local = Local::Listening {
             memory: Listening::at(&socket).unwrap(),
             control: None,
+            disks: None,
         };
         let pool = Pool::new(1, Err("unwanted"));
         let local = Arc::new(local);

@@ -58,7 +58,7 @@ pub use drover_wire::{ByeCode, PREAMBLE_BYTES, Token};
 pub use goodput::Goodput;
 pub use handshake::{LaneFailure, LanePlan, NotOpened, Opened, Order, open_lanes, probe};
 pub use listener::{Expected, LaneListener};
-pub use local::Sockets;
+pub use local::{Disks, Sockets};
 pub use opening::open_lane;
 pub use reduction::{
     BaselineFile, Behind, Decided, ExpandTimes, Expanded, NotAdded, Policy, Reduction, StoredFile,

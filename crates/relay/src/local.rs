@@ -15,12 +15,26 @@ pub struct Sockets<'a> {
     /// One channel before QEMU's own, to whoever drives that on the other host, such as a libvirtd. Only one connection is
     /// taken there, and none of QEMU's before it.
     pub control: Option<&'a Path>,
+    /// Disks that QEMU sends before its memory.
+    pub disks: Option<Disks<'a>>,
+}
+
+/// Channels of QEMU's that it opens before its main one, and after whoever drives it has.
+#[derive(Debug, Clone, Copy)]
+pub struct Disks<'a> {
+    /// Where.
+    pub socket: &'a Path,
+    /// How many: so many connections are taken there, and none of QEMU's memory before them.
+    pub count: u16,
 }
 
 impl<'a> From<&'a Path> for Sockets<'a> {
     fn from(memory: &'a Path) -> Self {
-        let control = None;
-        Self { memory, control }
+        Self {
+            memory,
+            control: None,
+            disks: None,
+        }
     }
 }
 
@@ -37,11 +51,13 @@ pub(crate) enum Local {
     Listening {
         memory: Listening,
         control: Option<Listening>,
+        disks: Option<(Listening, u16)>,
     },
     /// We connect to QEMU.
     Connects {
         memory: PathBuf,
         control: Option<PathBuf>,
+        disks: Option<(PathBuf, u16)>,
     },
 }
 
@@ -80,7 +96,17 @@ impl Local {
         let memory = at(sockets.memory)?;
         let control = sockets.control.map(at).transpose();
         let control = control.inspect_err(|_| memory.close())?;
-        Ok(Self::Listening { memory, control })
+        let disks = sockets.disks;
+        let disks = disks.map(|disks| at(disks.socket).map(|made| (made, disks.count)));
+        let disks = disks.transpose().inspect_err(|_| {
+            memory.close();
+            control.iter().for_each(Listening::close);
+        })?;
+        Ok(Self::Listening {
+            memory,
+            control,
+            disks,
+        })
     }
 
     /// The destination's end, which connects.
@@ -88,6 +114,9 @@ impl Local {
         Self::Connects {
             memory: sockets.memory.to_owned(),
             control: sockets.control.map(Path::to_owned),
+            disks: sockets
+                .disks
+                .map(|disks| (disks.socket.to_owned(), disks.count)),
         }
     }
 
@@ -102,23 +131,55 @@ impl Local {
         }
     }
 
-    /// The channel that QEMU opens first.
+    /// How many disks QEMU sends.
+    pub(crate) fn disks(&self) -> u16 {
+        match self {
+            Self::Listening { disks, .. } => disks.as_ref().map_or(0, |(_, count)| *count),
+            Self::Connects { disks, .. } => disks.as_ref().map_or(0, |(_, count)| *count),
+        }
+    }
+
+    /// The channel that QEMU opens first for its memory.
     pub(crate) fn main(&self) -> ChannelId {
-        ChannelId::from(self.has_control())
+        ChannelId::from(self.has_control()) + self.disks()
     }
 
     /// Whether a channel is none of QEMU's, but comes before them.
     pub(crate) fn is_control(&self, channel: ChannelId) -> bool {
-        channel < self.main()
+        self.has_control() && channel == 0
+    }
+
+    /// Where a channel is to be connected to; none at the end that listens.
+    pub(crate) fn target(&self, channel: ChannelId) -> Option<&PathBuf> {
+        let Self::Connects {
+            memory,
+            control,
+            disks,
+        } = self
+        else {
+            return None;
+        };
+        let disks = disks.as_ref().map(|(disks, _)| disks);
+        Some(match (control, disks) {
+            (Some(control), _) if channel == 0 => control,
+            (_, Some(disks)) if channel < self.main() => disks,
+            _ => memory,
+        })
     }
 
     /// Takes no connection any more.
     pub(crate) fn close(&self) {
-        if let Self::Listening { memory, control } = self {
-            memory.close();
-            if let Some(control) = control {
-                control.close();
-            }
+        if let Self::Listening {
+            memory,
+            control,
+            disks,
+        } = self
+        {
+            let disks = disks.as_ref().map(|(disks, _)| disks);
+            let beside = control.iter().chain(disks);
+            std::iter::once(memory)
+                .chain(beside)
+                .for_each(Listening::close);
         }
     }
 }

@@ -108,6 +108,7 @@ impl Relay {
             window,
             channels_max,
             urgent: main + 1,
+            early_bulk: local.disks(),
             outage_limit,
         };
         let session = Session::new(config)?;

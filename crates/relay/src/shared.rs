@@ -374,13 +374,12 @@ impl Shared {
     }
 
     fn open_channel(self: &Arc<Self>, core: &mut Core) {
-        if let Local::Connects { memory, control } = &*self.local {
-            let channel = core.channels.len() as ChannelId;
-            let control = control.as_ref().filter(|_| self.local.is_control(channel));
+        let channel = core.channels.len() as ChannelId;
+        if let Some(target) = self.local.target(channel) {
             let port = if self.is_telling(channel) {
                 channel::start_telling(self, channel, channel::make_telling(self))
             } else {
-                channel::start_connecting(self, channel, control.unwrap_or(memory).clone())
+                channel::start_connecting(self, channel, target.clone())
             };
             core.channels.push(port);
         }

@@ -12,13 +12,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
-use drover_relay::{End, Event, Expected, LaneListener, NotStarted, Relay, Sockets, open_lanes};
+use drover_relay::{
+    Disks, End, Event, Expected, LaneListener, NotStarted, Relay, Sockets, open_lanes,
+};
 use pair::{PATIENCE, Protected, SETTINGS, TOKEN, content, ended, exchange, id, order, securities};
 
 /// Two relays with a socket beside QEMU's.
 struct Driven {
-    near: [PathBuf; 2],
-    far: [UnixListener; 2],
+    near: [PathBuf; 3],
+    far: [UnixListener; 3],
     source: Arc<Relay>,
     _destination: Arc<Relay>,
     source_events: Receiver<Event>,
@@ -29,21 +31,38 @@ struct Driven {
 }
 
 fn sockets<'a>(memory: &'a Path, control: &'a Path) -> Sockets<'a> {
-    let control = Some(control);
-    Sockets { memory, control }
+    Sockets {
+        memory,
+        control: Some(control),
+        disks: None,
+    }
+}
+
+/// The same, with so many disks.
+fn with_disks([memory, control, socket]: &[PathBuf; 3], count: u16) -> Sockets<'_> {
+    let disks = (count > 0).then_some(Disks { socket, count });
+    Sockets {
+        disks,
+        ..sockets(memory, control)
+    }
 }
 
 impl Driven {
     fn new() -> Self {
+        Self::carrying(0)
+    }
+
+    /// With so many disks.
+    fn carrying(disks: u16) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = |name| directory.path().join(name);
-        let near = ["near", "near-control"].map(path);
-        let far = ["far", "far-control"].map(path);
+        let near = ["near", "near-control", "near-disks"].map(path);
+        let far = ["far", "far-control", "far-disks"].map(path);
         let (tell_source, source_events) = channel();
         let (tell_destination, destination_events) = channel();
-        let ends = sockets(&near[0], &near[1]);
+        let ends = with_disks(&near, disks);
         let source = Relay::source(SETTINGS, ends, move |e| drop(tell_source.send(e))).unwrap();
-        let ends = sockets(&far[0], &far[1]);
+        let ends = with_disks(&far, disks);
         let tell = move |e| drop(tell_destination.send(e));
         let destination = Arc::new(Relay::destination(SETTINGS, ends, tell).unwrap());
         let listener = LaneListener::hold(0).unwrap();
@@ -72,6 +91,12 @@ impl Driven {
     fn control(&self) -> (UnixStream, UnixStream) {
         let near = UnixStream::connect(&self.near[1]).unwrap();
         (patient(near), patient(self.far[1].accept().unwrap().0))
+    }
+
+    /// Both ends of the next disk's.
+    fn disk(&self) -> (UnixStream, UnixStream) {
+        let near = UnixStream::connect(&self.near[2]).unwrap();
+        (patient(near), patient(self.far[2].accept().unwrap().0))
     }
 
     /// Both ends of QEMU's next channel.
@@ -113,6 +138,46 @@ fn what_drives_qemu_has_a_channel_of_its_own_before_those_of_qemu() {
     assert_eq!((at_far, at_near), (b"finish".to_vec(), b"done".to_vec()));
     assert_eq!(ended(&driven.source_events).0, End::Finished);
     assert_eq!(ended(&driven.destination_events).0, End::Finished);
+}
+
+#[test]
+fn disks_have_channels_of_their_own_before_those_of_memory_on_which_the_destination_may_speak_first()
+ {
+    let driven = Driven::carrying(2);
+    let early = patient(UnixStream::connect(&driven.near[0]).unwrap());
+    let (driver, driven_by) = driven.control();
+    let mut disks = Vec::new();
+    for _ in 0..2 {
+        let (near, far) = driven.disk();
+        (&far).write_all(b"NBDMAGIC").unwrap();
+        let mut greeting = [0; 8];
+        (&near).read_exact(&mut greeting).unwrap();
+        assert_eq!(&greeting, b"NBDMAGIC");
+        disks.push((near, far));
+    }
+    let main = patient(driven.far[0].accept().unwrap().0);
+    let no_more = UnixStream::connect(&driven.near[2]);
+    assert!(no_more.is_err(), "more disks than were agreed on");
+    let (up, down) = (content(1, 300_000), content(2, 7_000));
+    for (near, far) in disks.iter().chain([&(early, main)]) {
+        let (at_far, at_near) = exchange(near, far, &up, &down);
+        assert!(at_far == up && at_near == down);
+    }
+    let (at_far, _) = exchange(&driver, &driven_by, b"finish", b"");
+    assert_eq!(at_far, b"finish");
+    assert_eq!(ended(&driven.source_events).0, End::Finished);
+}
+
+#[test]
+fn where_what_drives_qemu_has_gone_on_the_destination_disks_are_cut_off_though_no_memory_has_come()
+{
+    let driven = Driven::carrying(1);
+    let (driver, driven_by) = driven.control();
+    let (near, _far) = driven.disk();
+    drop((driver, driven_by));
+    let mut rest = Vec::new();
+    let _ = (&near).read_to_end(&mut rest);
+    assert_eq!(rest, b"");
 }
 
 #[test]

@@ -32,11 +32,20 @@ pub struct Config {
     pub channels_max: u16,
     /// So many of them, those that are opened first, go before the others: QEMU's main channel, and what comes before it.
     pub urgent: u16,
+    /// Of these, so many before the last go with the others all the same: disks, which QEMU opens before its main channel.
+    pub early_bulk: u16,
     /// How long to wait for a lane when the last one was lost. Zero: not at all.
     pub outage_limit: Duration,
 }
 
 impl Config {
+    /// Whether a channel goes before the others.
+    pub(crate) fn is_urgent(&self, channel: ChannelId) -> bool {
+        let last = self.urgent.saturating_sub(1);
+        let first_bulk = last.saturating_sub(self.early_bulk);
+        channel < self.urgent && !(first_bulk..last).contains(&channel)
+    }
+
     /// The most that is read for a chunk where lanes are not known to be quick.
     pub(crate) fn usual_chunk(&self) -> u32 {
         self.chunk_bytes.min(USUAL_CHUNK_BYTES)
@@ -311,4 +320,30 @@ pub enum Refused {
         /// The lane.
         lane: LaneId,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disks_wait_with_other_bulk_between_what_drives_qemu_and_its_main_channel() {
+        let urgent = |urgent, early_bulk| {
+            let config = Config {
+                role: Role::Opener,
+                chunk_bytes: 1,
+                window: 1,
+                channels_max: 8,
+                urgent,
+                early_bulk,
+                outage_limit: Duration::ZERO,
+            };
+            let all = (0..6).filter(|channel| config.is_urgent(*channel));
+            all.collect::<Vec<_>>()
+        };
+        assert_eq!(urgent(1, 0), [0]);
+        assert_eq!(urgent(2, 0), [0, 1]);
+        assert_eq!(urgent(4, 2), [0, 3]);
+        assert_eq!(urgent(2, 1), [1]);
+    }
 }

@@ -118,6 +118,7 @@ mod tests {
             window: 4,
             channels_max: 1,
             urgent: 1,
+            early_bulk: 0,
             outage_limit: Duration::from_secs(30),
         })
         .unwrap();

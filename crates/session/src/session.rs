@@ -295,7 +295,7 @@ impl Session {
     }
 
     fn queue_of(&mut self, channel: ChannelId) -> &mut BTreeMap<u64, Waiting> {
-        if channel < self.config.urgent {
+        if self.config.is_urgent(channel) {
             &mut self.urgent
         } else {
             &mut self.bulk

@@ -218,6 +218,7 @@ impl World {
             window: shape.window,
             channels_max: channels,
             urgent: 1,
+            early_bulk: 0,
             outage_limit: faults.outage_limit,
         };
         let mut end = |role, side: Side| {

@@ -148,6 +148,7 @@ impl Agents {
             channels: None,
             lanes_per_path: None,
             reduction: None,
+            with_disks: false,
             id: Some(id),
         };
         self.standing.check()?;

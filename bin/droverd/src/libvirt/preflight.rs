@@ -352,10 +352,13 @@ mod tests {
         let disk = |mirrored, transient, source| Disk {
             target: "vda".to_owned(),
             source,
+            format: None,
             below: Vec::new(),
             read_only: false,
             transient,
             mirrored,
+            shareable: false,
+            encrypted: false,
         };
         let described = Description {
             machine: Some("pc-q35-10.0".to_owned()),

@@ -94,11 +94,11 @@ pub async fn next_until<M>(
     }
 }
 
-/// Sizes for links of these rates and at most `channels` multifd channels.
-pub fn session_sizes(rates: &[Option<BitRate>], channels: u8) -> SessionSizes {
+/// Sizes for links of these rates and at most `channels` multifd channels, and so many for disks.
+pub fn session_sizes(rates: &[Option<BitRate>], channels: u8, disks: u16) -> SessionSizes {
     // Beside the multifd channels: the main channel, one for postcopy's urgent pages, and the one on which relays tell of
     // stored pages.
-    let channels_max = u16::from(channels) + 3;
+    let channels_max = u16::from(channels).saturating_add(disks).saturating_add(3);
     let Sizes {
         chunk_bytes,
         window,
@@ -148,6 +148,7 @@ impl From<Order> for Start {
             side: order.side,
             socket: order.sockets.qemu,
             control: order.sockets.control,
+            disks: order.sockets.disks,
             chunk_bytes,
             window,
             channels_max,

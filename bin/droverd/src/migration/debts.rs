@@ -62,6 +62,7 @@ impl Migrations {
             let paid = match debt {
                 Debt::Settings => self.give_back(&migration, &domain).await,
                 Debt::Definition => self.take_away(&migration, &domain).await,
+                Debt::Disks => self.remove_disks(&migration, &domain).await,
             };
             match paid {
                 Paid::NotYet(why) => tracing::debug!(id = %migration.id, ?debt, why, "not yet"),
@@ -150,6 +151,25 @@ impl Migrations {
                         "{source} keeps the domain: the definition that had come with it was taken away here"
                     ))
                 }
+            },
+        }
+    }
+
+    /// Takes away what was made for the disks of a domain which did not come, once its source is known to keep it.
+    async fn remove_disks(&self, migration: &Migration, domain: &DomainRecord) -> Paid {
+        let ended = match Ended::reach(&self.context, migration.id, domain).await {
+            Ok(ended) => ended,
+            Err(why) => return Paid::NotYet(why),
+        };
+        match self.may_go(migration, domain).await {
+            Judged::Later(why) => Paid::NotYet(why),
+            Judged::Stays(why) => {
+                ended.keep_disks();
+                Paid::Over(format!("{why}; so are its disks here"))
+            }
+            Judged::Goes => match ended.remove_disks() {
+                Ok(what) => Paid::Over(what),
+                Err(why) => Paid::NotYet(why),
             },
         }
     }

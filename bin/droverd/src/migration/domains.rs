@@ -30,7 +30,7 @@ impl Migrations {
     ) -> Result<(Arc<dyn Held>, Options), Refusal> {
         let leaving = libvirt::to_leave(&self.context, migration, no_such).await?;
         self.settle_before(&leaving).await?;
-        let (held, notes) = leaving.held().await?;
+        let (held, notes) = leaving.held(request.with_disks).await?;
         not_built(&migration.vm, request)?;
         let configured = self.context.config.migration.protection.encryption;
         let encrypted = security::note_of_domain(configured);
@@ -38,6 +38,7 @@ impl Migrations {
             snapshot.record(EventKind::Fallback { what });
         }
         let mut options = self.options(request, Convergence::default());
+        options.disks = held.disks();
         for what in without(&mut options) {
             snapshot.record(EventKind::Fallback { what });
         }
@@ -192,6 +193,7 @@ mod tests {
             channels: None,
             lanes_per_path: (1, 4),
             reduction: ReductionMode::Off,
+            disks: 0,
         };
         assert_eq!(without(&mut options), Vec::<String>::new());
         options.reduction = "lz4".parse().unwrap();

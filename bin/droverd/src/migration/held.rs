@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use drover_api::{Refusal, VmDefinition};
+use drover_carrier::Disks;
 use drover_hypervisor::{Boxed, Movable};
 use drover_migrate::Outcome;
 use drover_types::{Bytes, VmName};
@@ -22,13 +23,18 @@ pub struct Sockets {
     pub qemu: PathBuf,
     /// One channel before these, between those who drive the hypervisors, where such are.
     pub control: Option<PathBuf>,
+    /// Channels for disks between that one and these.
+    pub disks: Option<Disks>,
 }
 
 impl Sockets {
     /// For nothing but a hypervisor.
     pub fn of(qemu: PathBuf) -> Self {
-        let control = None;
-        Self { qemu, control }
+        Self {
+            qemu,
+            control: None,
+            disks: None,
+        }
     }
 }
 
@@ -95,6 +101,11 @@ pub trait Held: Send + Sync + fmt::Debug {
         &self,
         definition: VmDefinition,
     ) -> Boxed<'_, Result<Arc<dyn Movable>, Refusal>>;
+
+    /// What is to be told of how this host was made ready for it.
+    fn made_ready(&self) -> Option<String> {
+        None
+    }
 
     /// Where the relay of this host, as the source's, listens for its hypervisor: in the relay's own folder, where nothing else
     /// has to be.

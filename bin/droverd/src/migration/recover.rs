@@ -191,6 +191,7 @@ impl Migrations {
                         channels: None,
                         lanes_per_path: self.context.config.migration.lanes_per_path,
                         reduction: self.context.config.migration.reduction,
+                        disks: 0,
                     },
                     client,
                     origin,

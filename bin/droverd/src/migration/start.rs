@@ -134,6 +134,16 @@ impl Migrations {
             return Err(Refusal::new(ErrorCode::VmNotRunning, message)
                 .next(format!("`drover vm show {vm}` tells its state")));
         }
+        if request.with_disks {
+            let vm = reservation.name();
+            let message = format!(
+                "guest {vm} is the agent's own, of which no disks are copied: only libvirt's domains move with theirs"
+            );
+            let refusal = Refusal::new(ErrorCode::BadRequest, message);
+            return Err(
+                refusal.next("migrate it without `--with-disks`, where both hosts share its disks")
+            );
+        }
         let wished = reservation.convergence();
         if let Some(problem) = reservation.unreadable_wishes() {
             let what = format!("{problem}; what the guest was started with counts");
@@ -156,6 +166,7 @@ impl Migrations {
                 .lanes_per_path
                 .map_or(config.lanes_per_path, |lanes| (lanes, lanes)),
             reduction: request.reduction.unwrap_or(config.reduction),
+            disks: 0,
         }
     }
 }

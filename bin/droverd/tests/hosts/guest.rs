@@ -132,6 +132,7 @@ impl Hosts {
             channels: None,
             lanes_per_path: None,
             reduction: None,
+            with_disks: false,
             id,
         }
     }

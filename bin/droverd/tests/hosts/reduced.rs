@@ -45,6 +45,7 @@ pub async fn begun_by(
     hosts.listen_on(1 - from);
     let request = MigrateRequest {
         reduction: Some(how.parse().unwrap()),
+        with_disks: false,
         convergence,
         ..hosts.request(from, None)
     };

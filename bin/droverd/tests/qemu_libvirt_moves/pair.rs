@@ -198,16 +198,8 @@ impl Pair {
 
     /// Orders it, by a name or an id.
     pub async fn order(&self, called: &str) -> Result<MigrationView, ClientError> {
-        let request = MigrateRequest {
-            to: "b".parse().unwrap(),
-            convergence: Convergence::default(),
-            channels: None,
-            lanes_per_path: None,
-            reduction: None,
-            id: None,
-        };
         let client = &self.a.agent().client;
-        client.migrate(&called.parse().unwrap(), &request).await
+        client.migrate(&called.parse().unwrap(), &to("b")).await
     }
 
     /// The same, once it is known by that name.
@@ -273,6 +265,19 @@ impl Pair {
             self.b.web().await.is_none() && self.b.host.qemus().is_empty()
         })
         .await;
+    }
+}
+
+/// What is asked for to have a guest go there.
+pub fn to(host: &str) -> MigrateRequest {
+    MigrateRequest {
+        to: host.parse().unwrap(),
+        convergence: Convergence::default(),
+        channels: None,
+        lanes_per_path: None,
+        reduction: None,
+        with_disks: false,
+        id: None,
     }
 }
 

@@ -20,6 +20,7 @@ async fn a_host_without_a_cluster_serves_nobody_and_says_how_to_get_one() {
         channels: None,
         lanes_per_path: None,
         reduction: None,
+        with_disks: false,
         id: None,
     };
     let client = host.client();

@@ -190,6 +190,7 @@ async fn every_order(by: &Client) -> [Result<(), ClientError>; 5] {
         channels: None,
         lanes_per_path: None,
         reduction: None,
+        with_disks: false,
         id: None,
     };
     [

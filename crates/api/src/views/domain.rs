@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use drover_types::VmName;
+use drover_types::{Bytes, VmName};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -18,6 +18,13 @@ pub enum DomainNeed {
         path: PathBuf,
         /// What the domain's own host sees there.
         seen: FileSeen,
+    },
+    /// Room for disks that come with the domain, in files that are not there yet.
+    NewDisks {
+        /// The domain's id.
+        uuid: String,
+        /// Each of them, at most 16.
+        disks: Vec<NewDisk>,
     },
     /// A file or device.
     Path {
@@ -84,6 +91,48 @@ pub enum DomainNeed {
     /// Of a newer agent.
     #[serde(other)]
     Unknown,
+}
+
+/// Most disks that come with a domain: each has a channel of its own.
+pub const NEW_DISKS: usize = 16;
+
+/// A disk in a file that is its host's alone, which is copied with its domain.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+pub struct NewDisk {
+    /// Its name for the guest, such as `vda`.
+    pub target: String,
+    /// Where its file is, and where one is made.
+    #[schema(value_type = String)]
+    pub path: PathBuf,
+    /// How it is laid out.
+    pub layout: DiskLayout,
+    /// Bytes that the guest sees.
+    #[schema(value_type = u64)]
+    pub size: Bytes,
+    /// Bytes of the file system that it has on its own host, where it will be left.
+    #[schema(value_type = u64)]
+    pub allocated: Bytes,
+    /// The file's number on its own host.
+    pub inode: u64,
+    /// The user that it belongs to there.
+    pub user: u32,
+    /// The group.
+    pub group: u32,
+    /// Its permissions there.
+    pub mode: u32,
+}
+
+/// How a disk is laid out in its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "format", rename_all = "kebab-case")]
+pub enum DiskLayout {
+    /// Byte by byte.
+    Raw,
+    /// By QEMU's qcow2, without another file below.
+    Qcow2 {
+        /// Bytes of a cluster.
+        cluster: u32,
+    },
 }
 
 /// What a host sees of a file, by which another one tells whether it has the same.
@@ -157,6 +206,11 @@ impl fmt::Display for DomainNeed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SameFile { path, .. } => write!(f, "the same {}", path.display()),
+            Self::NewDisks { disks, .. } => {
+                f.write_str("room for disks in")?;
+                let mut disks = disks.iter();
+                disks.try_for_each(|disk| write!(f, " {}", disk.path.display()))
+            }
             Self::Path { path } => write!(f, "{}", path.display()),
             Self::Interface { name } => write!(f, "interface {name}"),
             Self::Network { name } => write!(f, "libvirt's network {name:?}"),
@@ -186,7 +240,7 @@ impl DomainNeed {
     /// Whether a host that does not know whether it has this takes no domain that needs it: a domain that ran without it would spoil
     /// its disks. Of all else libvirt tells by itself.
     pub fn must_be_known(&self) -> bool {
-        matches!(self, Self::SameFile { .. })
+        matches!(self, Self::SameFile { .. } | Self::NewDisks { .. })
     }
 
     fn hypervisor(of: &DomainMachine) -> String {

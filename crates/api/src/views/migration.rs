@@ -43,6 +43,10 @@ pub struct MigrateRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub reduction: Option<ReductionMode>,
+    /// Disks of a domain of libvirt's in files that are its host's alone are copied with it: their files are made anew at the destination,
+    /// in place of those that the same domain left there when it was handed off, and of no others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub with_disks: bool,
     /// The migration's id, chosen by whoever asks. Asked again with the same one the agent answers with
     /// that migration as it is, or with the refusal that it ended with, and begins no second one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -78,6 +78,7 @@ impl Process {
             side,
             socket: self.qemu.clone(),
             control: None,
+            disks: None,
             chunk_bytes: 16 << 10,
             window: 6,
             channels_max: 4,

@@ -53,6 +53,7 @@ pub async fn move_guest(
         channels: None,
         lanes_per_path: None,
         reduction: method.reduction(),
+        with_disks: false,
         id: None,
     };
     let begun = source

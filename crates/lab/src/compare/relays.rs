@@ -139,6 +139,7 @@ impl Relays {
             side,
             socket,
             control: None,
+            disks: None,
             chunk_bytes: sizes.chunk_bytes,
             window: sizes.window,
             channels_max: self.channels,

@@ -75,6 +75,7 @@ pub(super) async fn move_one(from: &Agent, to: &Agent, guest: &VmName) -> Result
         channels: None,
         lanes_per_path: None,
         reduction: None,
+        with_disks: false,
         id: None,
     };
     let begun = from.client.migrate(guest, &request).await?;

@@ -139,19 +139,31 @@ impl Host {
         found.lines().map(str::to_owned).collect()
     }
 
-    /// The end of what libvirtd logged, for a failed test.
+    /// The end of what libvirtd logged, and its QEMUs, for a failed test.
     pub fn log(&self) -> String {
-        let log = fs::read_to_string(self.folder.path().join("log/libvirtd.log"));
-        let log = log.unwrap_or_default();
-        let lines: Vec<_> = log.lines().rev().take(20).collect();
-        lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+        let logs = self.folder.path().join("log");
+        let qemus = fs::read_dir(logs.join("qemu")).into_iter().flatten();
+        let qemus = qemus.map(|log| log.unwrap().path());
+        let all = std::iter::once(logs.join("libvirtd.log")).chain(qemus);
+        all.map(|log| end_of(&log)).collect::<Vec<_>>().join("\n")
     }
+}
+
+/// The last lines of a file.
+fn end_of(log: &Path) -> String {
+    let log = fs::read(log).unwrap_or_default();
+    let log = String::from_utf8_lossy(&log);
+    let lines: Vec<_> = log.lines().rev().take(20).collect();
+    lines.into_iter().rev().collect::<Vec<_>>().join("\n")
 }
 
 impl Drop for Host {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("the end of libvirtd's log:\n{}", self.log());
+            eprintln!(
+                "the end of the logs of libvirtd and its QEMUs:\n{}",
+                self.log()
+            );
         }
         let _ = self.holder.kill();
         let _ = self.holder.wait();

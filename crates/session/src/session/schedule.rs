@@ -52,7 +52,7 @@ impl Session {
         let all_quick = rates.peek().is_some() && rates.all(|rate| rate.is_some_and(quick));
         if let Some(limited) = self.limited_chunk() {
             limited.min(self.config.usual_chunk())
-        } else if channel >= self.config.urgent && all_quick {
+        } else if !self.config.is_urgent(channel) && all_quick {
             largest
         } else {
             self.config.usual_chunk()
@@ -269,6 +269,7 @@ mod tests {
             window: 16,
             channels_max: 2,
             urgent: 1,
+            early_bulk: 0,
             outage_limit: Duration::ZERO,
         };
         let mut session = Session::new(config).unwrap();

@@ -131,7 +131,8 @@ async fn bonds_at_both_ends_that_use_their_members_otherwise_are_found() {
         let all = examine(&[host().await, far_host()], &[]);
         said(&all, "pair-bond", "bond0")
     };
-    let found = Said::Found("emulated bond0 has mode balance-rr, far bond0 active-backup".to_owned());
+    let found =
+        Said::Found("emulated bond0 has mode balance-rr, far bond0 active-backup".to_owned());
     assert_eq!(of_two().await, found);
     drop(other);
 

@@ -7,8 +7,8 @@ use drover_hypervisor::{Boxed, Movable};
 use drover_migrate::Outcome;
 use drover_types::{Bytes, VmName};
 
+use super::disks;
 use super::held::{HeldDomain, Side};
-use super::places;
 use super::record::{DomainRecord, Owed};
 use super::words::Left;
 use crate::migration::{Held, Sockets, Way};
@@ -74,6 +74,12 @@ impl Held for HeldDomain {
     }
 
     fn hand_off(&self) -> Result<(), Refusal> {
+        let (state, copied) = (&self.context.config.state, disks::of(&self.domain.moving));
+        if !copied.is_empty()
+            && let Err(error) = disks::leave(state, self.uuid, copied)
+        {
+            tracing::error!(domain = %self.uuid, %error, "not written down which disks it leaves here: they are in its way when it comes back");
+        }
         // libvirt has taken the definition away, or it is taken away with what is left.
         Ok(())
     }
@@ -101,15 +107,23 @@ impl Held for HeldDomain {
             let connection = self.connection().await;
             let connection =
                 connection.map_err(|why| self.refusal(ErrorCode::LibvirtNotKnown, why))?;
+            let (state, copied) = (&self.context.config.state, disks::of(&self.domain.moving));
+            let made = disks::make(state, self.migration, self.uuid, copied).await;
+            self.now().made_ready = made.map_err(|why| self.refusal(ErrorCode::HostLacks, why))?;
             let machine: Arc<dyn Movable> = Arc::new(self.arriving(connection, arrival));
             self.now().machine = Some(Arc::clone(&machine));
             Ok(machine)
         })
     }
 
+    fn made_ready(&self) -> Option<String> {
+        self.now().made_ready.clone()
+    }
+
     fn way_out(&self, relays_own: Sockets) -> Sockets {
         Sockets {
             qemu: self.memory.clone(),
+            disks: self.disks.clone(),
             ..relays_own
         }
     }
@@ -123,13 +137,16 @@ impl Held for HeldDomain {
             Side::Arrives { control, .. } => control.clone(),
             Side::Leaves { .. } => None,
         };
-        let qemu = self.memory.clone();
-        Sockets { qemu, control }
+        Sockets {
+            qemu: self.memory.clone(),
+            control,
+            disks: self.disks.clone(),
+        }
     }
 
     fn stays(&self) -> Boxed<'_, ()> {
         Box::pin(async {
-            places::remove(&self.memory);
+            self.remove_sockets();
             if let Side::Leaves { terms, call, .. } = &self.side {
                 call.never("its migration has ended");
                 terms.forget_definition();
@@ -188,14 +205,17 @@ impl Held for HeldDomain {
 
     fn over(&self) {
         if let Side::Arrives { arrival, .. } = &self.side {
+            if arrival.has_run() {
+                disks::forget(&self.context.config.state, self.migration);
+            }
             arrival.forget();
         }
     }
 
     fn end(&self) -> Boxed<'_, ()> {
         Box::pin(async {
-            // One whose QEMU was killed leaves it.
-            places::remove(&self.memory);
+            // One whose QEMU was killed leaves them.
+            self.remove_sockets();
             let Side::Arrives { arrival, .. } = &self.side else {
                 return;
             };
@@ -207,6 +227,7 @@ impl Held for HeldDomain {
             if arrival.has_begun() {
                 self.owe_definition().await;
             }
+            self.end_disks(arrival.has_begun());
             arrival.forget();
         })
     }

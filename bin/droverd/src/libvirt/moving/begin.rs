@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use drover_api::{ErrorCode, IncomingRequest, MovingDomain, Refusal, VmDefinition};
+use drover_api::{DomainNeed, ErrorCode, IncomingRequest, MovingDomain, Refusal, VmDefinition};
+use drover_carrier::Disks;
 use drover_libvirt::{Connection, Description, DomainState, Look, Xml};
 use drover_migrate::Migration;
 use drover_types::{HostName, MigrationId, VmName, in_short, with_sources};
@@ -13,6 +14,7 @@ use super::arrival::{self, Arrival};
 use super::call::{Call, Stands};
 use super::conditions::{self, of_domain};
 use super::confined;
+use super::disks;
 use super::fit;
 use super::held::{HeldDomain, Now, Side};
 use super::leaving::Terms;
@@ -114,7 +116,7 @@ impl ToLeave<'_> {
     ///
     /// # Errors
     /// It cannot be moved now.
-    pub async fn held(self) -> Result<(HeldDomain, Vec<String>), Refusal> {
+    pub async fn held(self, with_disks: bool) -> Result<(HeldDomain, Vec<String>), Refusal> {
         let Self {
             context,
             migration,
@@ -132,10 +134,24 @@ impl ToLeave<'_> {
         let stands = conditions::by_state(place, &look)?;
         let described = described(place.host, &connection, &look).await?;
         let bonds = fit::bonds(context, uuid, &described).await;
+        let bonds = match with_disks {
+            true => bonds,
+            false => bonds.without_copies(),
+        };
         conditions::by_obstacles(place.host, &look.domain.name, &bonds.obstacles)?;
+        let copied = disks::described(&bonds.local).await;
+        let copied = copied.or_else(|why| {
+            let called = &look.domain.name;
+            conditions::by_obstacles(place.host, called, &why).map(|()| Vec::new())
+        })?;
+        let mut files = bonds.files;
+        files.extend((!copied.is_empty()).then(|| DomainNeed::NewDisks {
+            uuid: uuid.to_string(),
+            disks: copied,
+        }));
         let there = &migration.destination;
-        offers::knows_all(context, there, &look.domain.name, &bonds.files).await?;
-        let (needs, beyond) = needs::told(bonds.files, &Preflight::of(&described).needs);
+        offers::knows_all(context, there, &look.domain.name, &files).await?;
+        let (needs, beyond) = needs::told(files, &Preflight::of(&described).needs);
         let here = offers::offers(context, Some(&connection), &needs, Fresh::Now).await;
         let needs = offers::believed(needs, &here);
         confined::look(context, &look.domain.name, &described.confined_by)?;
@@ -279,11 +295,18 @@ fn held(
         uuid,
         line: Arc::new(line),
         memory: places::memory_socket(migration.id, &domain.moving.name),
+        disks: disks_of(migration.id, &domain),
         domain,
         side,
         held: std::sync::Mutex::new(Now::with(turn)),
         migration: migration.id,
     }
+}
+
+fn disks_of(migration: MigrationId, domain: &DomainRecord) -> Option<Disks> {
+    let count = u16::try_from(disks::of(&domain.moving).len()).unwrap_or(u16::MAX);
+    let socket = places::disks_socket(migration, &domain.moving.name);
+    (count > 0).then_some(Disks { socket, count })
 }
 
 fn way(migration: &Migration) -> Way {
@@ -376,6 +399,7 @@ fn terms(context: &Context, migration: &Migration, uuid: Uuid, domain: &DomainRe
         domain: domain.clone(),
         control: control.unwrap_or_default(),
         kept: kept_definition(&context.config.state, id),
+        disks: disks_of(id, domain).map(|disks| disks.socket),
         peers: context.peers.clone(),
         other: OtherHost {
             client: context.peers.client_or_at(&host, known_at),

@@ -7,6 +7,7 @@ use drover_libvirt::{Connection, Description, Disk, DomainState, Look, Source, W
 use drover_types::{HostName, VmName, with_sources};
 use uuid::Uuid;
 
+use super::disks::LocalDisk;
 use super::files::{Found, Hang, Holds};
 use crate::libvirt::domains::{name, words};
 use crate::libvirt::preflight::Preflight;
@@ -77,33 +78,44 @@ pub fn bound_to_shared_files(description: &Description) -> impl Iterator<Item = 
     })
 }
 
-/// What another host has to have for such a disk, by what was found here: the very same file.
+/// What such a disk binds its domain to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Bond {
+    /// Another host has to have the very same file.
+    Same(DomainNeed),
+    /// No other host has it: its file is on a file system of this one alone, and nobody said otherwise.
+    Local(LocalDisk),
+}
+
+/// That of a disk, by what was found here.
 ///
 /// # Errors
-/// Why the disk keeps its domain here: its file is on a file system that no other host has, and nobody said otherwise, or nothing is known
-/// of it, or its hypervisor of this pid has another one open.
-pub fn same_there(
+/// Why the disk keeps its domain here: nothing is known of its file, or its hypervisor of this pid has another one open.
+pub fn bond(
     disk: &Disk,
     path: &Path,
     pid: Option<u32>,
     found: Result<Found, Hang>,
-) -> Result<DomainNeed, String> {
+) -> Result<Bond, String> {
     let target = &disk.target;
     match found {
         Ok(Found::File {
             seen,
-            is_local: true,
-            is_shared_by_word: false,
-            ..
-        }) => Err(format!(
-            "its disk {target} is in a file on {}, which no other host shares: libvirt moves it only from a file system that hosts share",
-            seen.file_system
-        )),
-        Ok(Found::File { seen, held, .. }) => {
+            is_local,
+            is_shared_by_word,
+            held,
+        }) => {
             let held = pid.and_then(|pid| Some((pid, held.get(&pid)?)));
             is_open(target, path, held)?;
             let path = path.to_owned();
-            Ok(DomainNeed::SameFile { path, seen })
+            Ok(match is_local && !is_shared_by_word {
+                true => Bond::Local(LocalDisk {
+                    disk: disk.clone(),
+                    path,
+                    file_system: seen.file_system,
+                }),
+                false => Bond::Same(DomainNeed::SameFile { path, seen }),
+            })
         }
         Ok(Found::Nothing) => Err(format!(
             "there is no file {} of its disk {target}",
@@ -236,10 +248,13 @@ mod tests {
         Disk {
             target: "vda".to_owned(),
             source,
+            format: Some("raw".to_owned()),
             below: Vec::new(),
             read_only,
             transient: false,
             mirrored: false,
+            shareable: false,
+            encrypted: false,
         }
     }
 
@@ -378,18 +393,24 @@ mod tests {
             is_shared_by_word,
             held: [(7, Holds::It)].into(),
         };
-        let needed = |found| same_there(&disk, path, Some(7), found);
+        let needed = |found| bond(&disk, path, Some(7), found);
         for shared in [on("nfs4", false), on("fuse.sshfs", false), on("ext4", true)] {
-            let need = needed(Ok(shared)).unwrap();
+            let Bond::Same(need) = needed(Ok(shared)).unwrap() else {
+                panic!("it is taken for this host's alone");
+            };
             assert_eq!(need.to_string(), "the same /images/web.qcow2");
             assert!(need.must_be_known());
         }
-        let why = |found| needed(found).unwrap_err();
-        let local = why(Ok(on("ext4", false)));
+        let Bond::Local(local) = needed(Ok(on("ext4", false))).unwrap() else {
+            panic!("it is taken for one that others share");
+        };
+        let local = local.obstacle();
         assert!(
             local.starts_with("its disk vda is in a file on ext4, which"),
             "{local}"
         );
+        assert!(local.contains("--with-disks"), "{local}");
+        let why = |found| needed(found).unwrap_err();
         assert!(why(Ok(Found::Nothing)).contains("no file /images/web.qcow2"));
         assert!(why(Ok(Found::Other("a block device"))).contains("is a block device"));
         assert!(why(Ok(Found::NotKnown("why".to_owned()))).ends_with("not known: why"));
@@ -412,7 +433,7 @@ mod tests {
                 is_shared_by_word: true,
                 held: [(7, holds)].into(),
             };
-            same_there(&disk, path, pid, Ok(found))
+            bond(&disk, path, pid, Ok(found))
         };
         assert!(with(Some(7), Holds::It).is_ok());
         let why = with(Some(7), Holds::Others).unwrap_err();

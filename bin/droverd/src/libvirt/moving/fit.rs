@@ -12,6 +12,8 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
+use super::conditions::Bond;
+use super::disks::LocalDisk;
 use super::files::{Hang, Held, Looked};
 use super::{conditions, confined, files, limits, needs};
 use crate::agent::Context;
@@ -55,6 +57,18 @@ pub struct Bonds {
     pub obstacles: Vec<String>,
     /// Those that it writes to.
     pub files: Vec<DomainNeed>,
+    /// Disks in files that no other host has: they keep it, unless they are copied.
+    pub local: Vec<LocalDisk>,
+}
+
+impl Bonds {
+    /// What is here is not to be copied.
+    pub fn without_copies(mut self) -> Self {
+        self.obstacles
+            .extend(self.local.iter().map(LocalDisk::obstacle));
+        self.local.clear();
+        self
+    }
 }
 
 #[derive(Debug)]
@@ -95,7 +109,7 @@ pub async fn fits(context: &Context, seen: &Seen) -> BTreeMap<Uuid, Fit> {
         .collect();
     let bonds = all_bonds(context, &described).await;
     for ((domain, look, description), bonds) in asked.iter().zip(bonds) {
-        let fit = fit(context, seen, (look, description), bonds);
+        let fit = fit(context, seen, (look, description), bonds.without_copies());
         fits.insert(domain.uuid, fit.clone());
         let domain = Domain::clone(domain);
         kept.insert(
@@ -212,14 +226,15 @@ async fn all_bonds(context: &Context, all: &[(Uuid, &Description)]) -> Vec<Bonds
 fn bonds_of(description: &Description, pid: Option<u32>, looked: &Looked) -> Bonds {
     let mut bonds = Bonds {
         obstacles: conditions::obstacles(description),
-        files: Vec::new(),
+        ..Bonds::default()
     };
     for (disk, path) in conditions::bound_to_shared_files(description) {
         let found = looked.get(path).cloned();
         // All of them were looked at.
         let found = found.unwrap_or(Err(Hang::Before));
-        match conditions::same_there(disk, path, pid, found) {
-            Ok(need) => bonds.files.push(need),
+        match conditions::bond(disk, path, pid, found) {
+            Ok(Bond::Same(need)) => bonds.files.push(need),
+            Ok(Bond::Local(disk)) => bonds.local.push(disk),
             Err(why) => bonds.obstacles.push(why),
         }
     }

@@ -2,6 +2,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drover_api::{ErrorCode, Refusal, VmDefinition};
+use drover_carrier::Disks;
 use drover_hypervisor::Movable;
 use drover_libvirt::Connection;
 use drover_types::{HostName, MigrationId, VmName, with_sources};
@@ -10,6 +11,7 @@ use uuid::Uuid;
 use super::arrival::Arrival;
 use super::arriving::{Arriving, Expected};
 use super::call::Call;
+use super::disks;
 use super::leaving::{Leaving, Terms};
 use super::line::Line;
 use super::owed::{self, Given};
@@ -34,6 +36,7 @@ pub struct HeldDomain {
     pub(super) other: HostName,
     pub(super) line: Arc<Line>,
     pub(super) memory: PathBuf,
+    pub(super) disks: Option<Disks>,
     pub(super) side: Side,
     pub(super) held: Mutex<Now>,
     pub(super) migration: MigrationId,
@@ -69,6 +72,8 @@ pub(super) struct Now {
     /// Nobody else moves it meanwhile. Without it nothing is done with the domain.
     turn: Option<Turn>,
     pub(super) owes: Vec<Owed>,
+    /// What is to be told of how this host was made ready for it.
+    pub(super) made_ready: Option<String>,
 }
 
 impl Now {
@@ -135,6 +140,28 @@ impl HeldDomain {
             Ok(owed::Left::Nothing | owed::Left::InMemory) => {}
             Ok(owed::Left::Definition) => self.owe(Debt::Definition, format!("a definition of it that came with it is left here, off: it {goes}")),
             Err(why) => self.owe(Debt::Definition, format!("whether a definition that came with it is left here is not known: {why}; one that is {goes}")),
+        }
+    }
+
+    /// Takes away what was made here for its disks, where it does not come; that is owed until its source has said so, once that may have
+    /// asked libvirt.
+    pub(super) fn end_disks(&self, has_begun: bool) {
+        let state = &self.context.config.state;
+        if !disks::is_recorded(state, self.migration) {
+            return;
+        }
+        let source = &self.other;
+        let owed = match has_begun {
+            true => Err(format!(
+                "they go once {source} says that it keeps the domain"
+            )),
+            false => disks::remove(state, self.migration).map(drop),
+        };
+        if let Err(why) = owed {
+            self.owe(
+                Debt::Disks,
+                format!("files that were made here for its disks are left: {why}"),
+            );
         }
     }
 
@@ -221,18 +248,38 @@ impl HeldDomain {
         Arriving::new(context, connection, expected, arrival)
     }
 
+    /// How many disks are copied with it.
+    pub fn disks(&self) -> u16 {
+        self.disks.as_ref().map_or(0, |disks| disks.count)
+    }
+
+    /// Those between libvirt's QEMU and a relay.
+    pub(super) fn sockets(&self) -> impl Iterator<Item = &PathBuf> {
+        let disks = self.disks.as_ref().map(|disks| &disks.socket);
+        std::iter::once(&self.memory).chain(disks)
+    }
+
+    /// Removes those, which whoever made them may leave.
+    pub(super) fn remove_sockets(&self) {
+        self.sockets().for_each(|socket| places::remove(socket));
+    }
+
     /// Has libvirt's own QEMU be let in by the relay.
     pub(super) async fn let_qemu_in(&self) -> Result<(), String> {
         let seen = self.context.libvirt.seen();
         let pid = self.context.libvirt.pids(&seen).await.remove(&self.uuid);
         let pid = pid.ok_or("the domain's QEMU is not among this host's processes")?;
-        let memory = self.memory.clone();
-        let given = tokio::task::spawn_blocking(move || places::give_to_user_of(&memory, pid));
-        let given = given.await.map_err(|error| error.to_string())?;
-        given.map_err(|error| {
-            let memory = self.memory.display();
-            format!("{memory} cannot be given to the user that the domain's QEMU runs as: {error}")
-        })
+        for socket in self.sockets() {
+            let (shown, socket) = (socket.display(), socket.clone());
+            let given = tokio::task::spawn_blocking(move || places::give_to_user_of(&socket, pid));
+            let given = given.await.map_err(|error| error.to_string())?;
+            given.map_err(|error| {
+                format!(
+                    "{shown} cannot be given to the user that the domain's QEMU runs as: {error}"
+                )
+            })?;
+        }
+        Ok(())
     }
 
     /// Has what was changed of it so that it could move be as before.

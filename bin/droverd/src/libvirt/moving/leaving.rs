@@ -11,13 +11,14 @@ use drover_hypervisor::{
     MigrationProgress, MigrationSettings, Movable, RunState,
 };
 use drover_libvirt::{
-    CallError, Connection, DomainState, Look, Migration, Ready, Why, Xml, abort_job,
+    CallError, Connection, CopiedDisks, DomainState, Look, Migration, Ready, Why, Xml, abort_job,
 };
 use drover_types::{Throttle, ThrottleMost, with_sources};
 use tokio::sync::watch;
 use uuid::Uuid;
 
 use super::call::{Call, Stands};
+use super::disks;
 use super::events::DomainEvents;
 use super::last::Last;
 use super::line::{Line, exit, failed, refused};
@@ -46,9 +47,19 @@ pub struct Terms {
     pub peers: Peers,
     /// Where its definition is kept, which libvirt takes away at the end.
     pub kept: PathBuf,
+    /// Where the relay listens for its disks, if they are copied.
+    pub disks: Option<PathBuf>,
 }
 
 impl Terms {
+    fn copied(&self) -> Option<CopiedDisks> {
+        let targets = disks::of(&self.domain.moving).iter();
+        Some(CopiedDisks {
+            socket: self.disks.clone()?,
+            targets: targets.map(|disk| disk.target.clone()).collect(),
+        })
+    }
+
     /// It stays, and its definition with it.
     pub fn forget_definition(&self) {
         if let Err(error) = files::remove(&self.kept) {
@@ -97,6 +108,7 @@ impl Leaving {
             control: self.terms.control.clone(),
             memory,
             channels: NonZeroU8::new(settings.channels),
+            disks: self.terms.copied(),
             auto_converge: settings.throttle.is_some(),
             persistent: self.terms.domain.moving.persistent,
         };

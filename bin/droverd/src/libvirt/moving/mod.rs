@@ -19,6 +19,7 @@ mod begin;
 mod call;
 mod conditions;
 mod confined;
+mod disks;
 mod ended;
 mod events;
 mod files;

@@ -1,6 +1,7 @@
 //! What a domain needs of the host that it goes to, as far as it can be looked for before libvirt is asked.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use drover_api::{DomainMachine, DomainNeed};
 use drover_libvirt::{Machine, Secret};
@@ -37,7 +38,8 @@ pub fn told(written: Vec<DomainNeed>, needs: &[Need]) -> (Vec<DomainNeed>, Optio
             Need::Protocol(_) => return None,
         })
     });
-    let paths: BTreeSet<_> = written.iter().filter_map(files::path).cloned().collect();
+    let mut paths: BTreeSet<_> = written.iter().filter_map(files::path).cloned().collect();
+    paths.extend(written.iter().flat_map(copied));
     let is_written = |need: &DomainNeed| files::path(need).is_some_and(|path| paths.contains(path));
     let needs = needs.filter(|need| !is_written(need));
     // Of those none is left out: too many of them keep the domain here.
@@ -51,6 +53,14 @@ pub fn told(written: Vec<DomainNeed>, needs: &[Need]) -> (Vec<DomainNeed>, Optio
     (all, note)
 }
 
+/// Where files are made for disks that are copied.
+fn copied(need: &DomainNeed) -> Vec<PathBuf> {
+    match need {
+        DomainNeed::NewDisks { disks, .. } => disks.iter().map(|disk| disk.path.clone()).collect(),
+        _ => Vec::new(),
+    }
+}
+
 fn machine(of: Machine) -> DomainMachine {
     DomainMachine {
         machine: of.name,
@@ -62,7 +72,8 @@ fn machine(of: Machine) -> DomainMachine {
 
 #[cfg(test)]
 mod tests {
-    use drover_api::FileSeen;
+    use drover_api::{DiskLayout, FileSeen, NewDisk};
+    use drover_types::Bytes;
 
     use super::*;
 
@@ -125,5 +136,31 @@ mod tests {
         let (all, _) = told(many, &needs);
         assert_eq!(all.len(), limits::DOMAIN_NEEDS + 1);
         assert!(all.iter().all(DomainNeed::must_be_known));
+    }
+
+    #[test]
+    fn what_is_made_for_a_disk_there_is_not_asked_for_as_a_file_that_is_there() {
+        let disk = NewDisk {
+            target: "vda".to_owned(),
+            path: "/images/web.img".into(),
+            layout: DiskLayout::Raw,
+            size: Bytes(1),
+            allocated: Bytes(1),
+            inode: 12,
+            user: 0,
+            group: 0,
+            mode: 0o600,
+        };
+        let new = DomainNeed::NewDisks {
+            uuid: "7".to_owned(),
+            disks: vec![disk],
+        };
+        let files = ["/images/web.img", "/media/boot.iso"];
+        let (needs, _) = told(
+            vec![new.clone()],
+            &files.map(|path| Need::Storage(path.into())),
+        );
+        let path = "/media/boot.iso".into();
+        assert_eq!(needs, [new, DomainNeed::Path { path }]);
     }
 }

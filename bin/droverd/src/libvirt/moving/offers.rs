@@ -15,6 +15,7 @@ use drover_types::{HostName, in_short, with_sources};
 use tokio::time::{Instant, timeout_at};
 
 use super::confined;
+use super::disks;
 use super::files;
 use super::limits;
 use crate::agent::Context;
@@ -60,14 +61,17 @@ impl Offers {
         (now.duration_since(*at) < limits::OFFER_KEPT).then(|| offer.clone())
     }
 
-    /// What was found just now. What is not known is asked for again, and so is which domains are here, which the agent knows anyway:
+    /// What was found just now. What is not known is asked for again, and so is which domains and what of their disks are here:
     /// one that has left a moment ago may come back.
     fn keep<'a>(&self, found: impl Iterator<Item = (&'a DomainNeed, &'a Offer)>, now: Instant) {
         let mut kept = self.lock();
         kept.retain(|_, (at, _)| now.duration_since(*at) < limits::OFFER_KEPT);
         for (need, offer) in found {
             kept.remove(need);
-            let changes = matches!(need, DomainNeed::Vacancy { .. });
+            let changes = matches!(
+                need,
+                DomainNeed::Vacancy { .. } | DomainNeed::NewDisks { .. }
+            );
             let is_known = !changes && !matches!(offer, Offer::NotKnown(_));
             if is_known && kept.len() < limits::OFFERS_KEPT {
                 kept.insert(need.clone(), (now, offer.clone()));
@@ -156,6 +160,9 @@ impl Asked<'_> {
     async fn offer(&mut self, need: &DomainNeed) -> Offer {
         if let DomainNeed::Vacancy { name, uuid } = need {
             return vacancy(&self.context.libvirt.seen(), name, uuid);
+        }
+        if let DomainNeed::NewDisks { uuid, disks } = need {
+            return disks::offer(&self.context.config.state, uuid, disks).await;
         }
         let Some(connection) = self.connection else {
             return Offer::NotKnown("libvirt is not reached".to_owned());
@@ -247,6 +254,7 @@ fn wanted(need: &DomainNeed) -> Option<Wanted> {
             xml,
         },
         DomainNeed::SameFile { .. }
+        | DomainNeed::NewDisks { .. }
         | DomainNeed::Path { .. }
         | DomainNeed::Interface { .. }
         | DomainNeed::Sockets { .. }
@@ -331,7 +339,7 @@ pub async fn has_all(
     // All else libvirt tells by itself. It would wait for these, too, and of those that are written to it does not know at all.
     let unseen = needs.iter().zip(&offers);
     let mut unseen = unseen.filter_map(|(need, offer)| match offer {
-        Offer::NotKnown(why) if files::path(need).is_some() => Some(why),
+        Offer::NotKnown(why) if files::path(need).is_some() || need.must_be_known() => Some(why),
         _ => None,
     });
     let Some(why) = unseen.next() else {

@@ -6,6 +6,7 @@ use drover_libvirt::{CallError, Connection, Look, Why};
 use drover_types::{MigrationId, with_sources};
 use uuid::Uuid;
 
+use super::disks;
 use super::line::Line;
 use super::record::DomainRecord;
 use super::turns::Turn;
@@ -79,6 +80,30 @@ impl<'a> Ended<'a> {
     pub async fn left(&self) -> Result<Left, String> {
         let left = left(&self.connection, self.uuid).await;
         left.map_err(|error| with_sources(&error))
+    }
+
+    /// Takes away what was made here for its disks: in words.
+    ///
+    /// # Errors
+    /// Some of it stays for now.
+    pub fn remove_disks(&self) -> Result<String, String> {
+        let removed = disks::remove(&self.context.config.state, self.migration)?;
+        let removed: Vec<_> = removed
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        Ok(match removed.is_empty() {
+            true => "nothing that was made here for its disks is left".to_owned(),
+            false => format!(
+                "what was made here for its disks was removed: {}",
+                removed.join(", ")
+            ),
+        })
+    }
+
+    /// What was made here for its disks is its own.
+    pub fn keep_disks(&self) {
+        disks::forget(&self.context.config.state, self.migration);
     }
 
     /// Takes its definition away, if it is off: what is left then.

@@ -1,4 +1,4 @@
-//! Where the memory of domains passes from libvirt's QEMU to a relay.
+//! Where the memory and disks of domains pass from libvirt's QEMU to a relay.
 //!
 //! The socket has the same name on both hosts, as the source's QEMU connects to the name by which the destination's listens. Where
 //! AppArmor confines QEMU, its profile has no other sockets than those that libvirt itself would tunnel a migration through: below
@@ -44,11 +44,22 @@ const MODE_WITHOUT_GROUP: u32 = 0o1733;
 
 /// The socket for the memory of this migration's domain.
 pub fn memory_socket(migration: MigrationId, called: &str) -> PathBuf {
+    socket(&migration.0.simple().to_string(), called)
+}
+
+/// The same for its disks: as long, and with a digit that no id has.
+pub fn disks_socket(migration: MigrationId, called: &str) -> PathBuf {
+    let mut id = migration.0.simple().to_string();
+    id.pop();
+    id.push('n');
+    socket(&id, called)
+}
+
+fn socket(id: &str, called: &str) -> PathBuf {
     let folder = Path::new(LIBVIRT).join(FOLDER);
-    let id = migration.0.simple().to_string();
     folder.join(match is_named(called) {
         true => format!("{}{BEFORE_NAME}{called}", &id[id.len() - ID_DIGITS..]),
-        false => id,
+        false => id.to_owned(),
     })
 }
 
@@ -141,6 +152,10 @@ mod tests {
         assert_eq!(
             socket("Käfer 1"),
             "/run/libvirt/drover/456789abcdef.tunnelmigrate.dest.Käfer 1"
+        );
+        assert_eq!(
+            disks_socket(ID, "Käfer 1").display().to_string(),
+            "/run/libvirt/drover/456789abcden.tunnelmigrate.dest.Käfer 1"
         );
         let longest = "x".repeat(NAME_BYTES);
         assert_eq!(socket(&longest).len(), PATH_BYTES);

@@ -7,14 +7,17 @@ use drover_types::{BitRate, Bytes};
 /// Bits of a byte.
 const BITS: u64 = 8;
 
-/// What libvirt counts of a migration, in a hypervisor's terms. It tells of all channels together.
+/// What libvirt counts of a migration, in a hypervisor's terms. It tells of all channels together. Disks that are
+/// copied count with memory.
 pub fn of_job(job: &Job) -> MigrationProgress {
     let bytes = |bytes: Option<Bytes>| bytes.unwrap_or(Bytes(0));
+    let both = |memory, disks| Bytes(bytes(memory).0.saturating_add(bytes(disks).0));
+    let disks = both(job.disks_carried, job.disks_remaining);
     MigrationProgress {
         expected_downtime: job.downtime,
-        transferred: bytes(job.carried),
-        remaining: bytes(job.remaining),
-        total: bytes(job.memory),
+        transferred: both(job.carried, job.disks_carried),
+        remaining: both(job.remaining, job.disks_remaining),
+        total: both(job.memory, Some(disks)),
         total_time: job.elapsed.unwrap_or_default(),
         page_size: bytes(job.page_size),
         dirty_pages_per_second: job.dirty_pages_per_second.unwrap_or(0),
@@ -58,5 +61,33 @@ pub fn failed(why: String) -> MigrationProgress {
     MigrationProgress {
         error: Some(why),
         ..of(MigrationStatus::Failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disks_that_are_copied_count_with_memory() {
+        let told = |bytes| Some(Bytes(bytes));
+        let job = Job {
+            carried: told(5),
+            remaining: told(1),
+            memory: told(10),
+            disks_carried: told(7),
+            disks_remaining: told(2),
+            ..Job::default()
+        };
+        let MigrationProgress {
+            transferred,
+            remaining,
+            total,
+            ..
+        } = of_job(&job);
+        assert_eq!(
+            (transferred, remaining, total),
+            (Bytes(12), Bytes(3), Bytes(19))
+        );
     }
 }

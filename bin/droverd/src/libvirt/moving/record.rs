@@ -29,6 +29,8 @@ pub enum Debt {
     Settings,
     /// A definition that came with it is to go, if the source keeps it.
     Definition,
+    /// Files that were made for its disks are to go, if the source keeps it.
+    Disks,
 }
 
 /// A debt, and what is to be told of it.

@@ -6,6 +6,7 @@ use drover_api::MovingDomain;
 use drover_migrate::{KeptGuest, Outcome};
 use drover_types::HostName;
 
+use super::disks;
 use crate::libvirt::virsh::Place;
 
 /// A domain that leaves, on its host.
@@ -26,7 +27,8 @@ impl Left<'_> {
     /// How the migration left it, with what to do.
     pub fn after(&self, outcome: &Outcome) -> Option<String> {
         match outcome {
-            Outcome::Completed | Outcome::Refused { .. } => None,
+            Outcome::Completed => disks::told(self.place.host, disks::of(self.domain)),
+            Outcome::Refused { .. } => None,
             Outcome::Cancelled { guest, .. } | Outcome::Failed { guest, .. } => {
                 Some(self.kept(*guest))
             }

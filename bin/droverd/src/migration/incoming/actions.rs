@@ -71,6 +71,10 @@ impl Incoming {
                 Ok(machine) => Message::Started(machine),
                 Err(refusal) => Message::NotStarted(refusal),
             };
+            if let Some(what) = reservation.made_ready() {
+                let event = EventKind::Fallback { what };
+                let _ = inbox.send(Message::Event(event)).await;
+            }
             let _ = inbox.send(message).await;
         });
     }

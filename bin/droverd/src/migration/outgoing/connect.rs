@@ -175,7 +175,8 @@ fn may_have_begun(error: &ClientError) -> bool {
 /// Sizes for all links that may be used and all channels that may be opened.
 fn sizes(link: &Link, networks: &Networks, cpus: u32) -> SessionSizes {
     let by_cores = u8::try_from(cpus).unwrap_or(u8::MAX).min(CHANNELS);
-    carrier::session_sizes(&networks.rates(), link.options.channels.unwrap_or(by_cores))
+    let channels = link.options.channels.unwrap_or(by_cores);
+    carrier::session_sizes(&networks.rates(), channels, link.options.disks)
 }
 
 async fn agree(

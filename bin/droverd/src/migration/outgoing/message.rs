@@ -35,6 +35,8 @@ pub struct Options {
     pub lanes_per_path: (u8, u8),
     /// What is done so that fewer bytes cross.
     pub reduction: ReductionMode,
+    /// Disks that go along, each on a channel of its own.
+    pub disks: u16,
 }
 
 /// What the next agent should know.

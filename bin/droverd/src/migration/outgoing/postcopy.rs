@@ -165,7 +165,7 @@ async fn reopen(
     let networks = Networks::of_this_host(link).await?;
     let own = Own::new(config.migration.protection)?;
     let request = IncomingReopen {
-        session: carrier::session_sizes(&networks.rates(), 0),
+        session: carrier::session_sizes(&networks.rates(), 0, 0),
         lanes: own.told(),
         outage_limit_s: config.migration.outage_limit.as_secs(),
     };

@@ -104,6 +104,7 @@ impl Relays {
         Sockets {
             qemu: place.qemu_socket(),
             control: Some(place.control_socket()),
+            disks: None,
         }
     }
 

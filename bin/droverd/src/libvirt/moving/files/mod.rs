@@ -22,4 +22,4 @@ mod word;
 pub use found::Found;
 pub use looks::{Hang, Held, Looked, Looks};
 pub use offered::{offers, path, told};
-pub use open::Holds;
+pub use open::{Holds, holder};

@@ -2,7 +2,7 @@
 //! mounted there no more, or was replaced.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -71,6 +71,22 @@ impl File {
         let found = fs::metadata(&self.link);
         found.is_ok_and(|found| (found.dev(), found.ino()) == (device, inode))
     }
+}
+
+/// A process of this host that has it open.
+///
+/// # Errors
+/// This host's processes are not told.
+pub fn holder(path: &Path, found: &Metadata) -> io::Result<Option<u32>> {
+    let led = Led {
+        real: path,
+        number: Some((found.dev(), found.ino())),
+    };
+    let processes = fs::read_dir("/proc")?.flatten();
+    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let mut open = Open::default();
+    // Of one that has ended meanwhile nothing is known, and it holds nothing.
+    Ok(pids.find(|pid| open.holds(*pid, led) == Holds::It))
 }
 
 /// What a process has open by a path.

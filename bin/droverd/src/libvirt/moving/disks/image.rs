@@ -1,0 +1,212 @@
+//! What an image is, and how one is made: by QEMU's own `qemu-img`, from the host's path.
+
+use std::ffi::OsStr;
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::process::Stdio;
+
+use drover_api::DiskLayout;
+use drover_types::{Bytes, in_short};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use super::limits;
+
+const PROGRAM: &str = "qemu-img";
+
+/// What a guest sees of an image, and how it is laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Image {
+    pub size: Bytes,
+    pub layout: DiskLayout,
+}
+
+/// As `qemu-img info --output=json` tells (QEMU's `qapi/block-core.json`, `ImageInfo`).
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Info {
+    virtual_size: u64,
+    format: String,
+    cluster_size: Option<u32>,
+    backing_filename: Option<String>,
+    #[serde(default)]
+    encrypted: bool,
+    #[serde(default)]
+    snapshots: Vec<IgnoredAny>,
+    format_specific: Option<Specific>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Specific {
+    #[serde(default)]
+    data: Data,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Data {
+    #[serde(default)]
+    bitmaps: Vec<IgnoredAny>,
+    data_file: Option<String>,
+}
+
+/// Looks at an image, which a hypervisor may have open. It is read as this format, whatever its contents say.
+///
+/// # Errors
+/// It cannot be told, or a copy of what the guest sees would lose something; why.
+pub async fn look(path: &Path, format: &str) -> Result<Image, String> {
+    let args = ["info", "--force-share", "--output=json", "-f", format];
+    let mut args: Vec<&OsStr> = args.map(OsStr::new).to_vec();
+    args.push(path.as_os_str());
+    read(&run(&args).await?)
+}
+
+fn read(told: &str) -> Result<Image, String> {
+    let info: Info = serde_json::from_str(told)
+        .map_err(|error| format!("what {PROGRAM} says of it is not understood: {error}"))?;
+    let data = info.format_specific.map(|specific| specific.data);
+    let data = data.unwrap_or_default();
+    let loses = [
+        info.backing_filename.map(|below| {
+            format!("is changes of {below} only, which are not copied apart: `virsh blockpull` makes one file of both")
+        }),
+        data.data_file.map(|file| format!("has its contents in another file, {file}")),
+        info.encrypted.then(|| "is encrypted in its file, which a copy would not be".to_owned()),
+        several("snapshots in its file, which a copy would not have", info.snapshots.len()),
+        several("bitmaps of what was changed since a backup, which a copy would not have", data.bitmaps.len()),
+    ];
+    if let Some(why) = loses.into_iter().flatten().next() {
+        return Err(why);
+    }
+    let layout = match (info.format.as_str(), info.cluster_size) {
+        ("raw", _) => DiskLayout::Raw,
+        ("qcow2", Some(cluster)) if cluster.is_power_of_two() => DiskLayout::Qcow2 { cluster },
+        (other, _) => {
+            return Err(format!(
+                "is of format {other:?}, and only raw and qcow2 are copied"
+            ));
+        }
+    };
+    let size = Bytes(info.virtual_size);
+    Ok(Image { size, layout })
+}
+
+fn several(what: &str, count: usize) -> Option<String> {
+    (count > 0).then(|| format!("has {count} {what}"))
+}
+
+/// Makes an image that has nothing in it, where nothing is. Nobody but root may read it yet.
+///
+/// # Errors
+/// Why not.
+pub async fn make(path: &Path, image: Image) -> Result<(), String> {
+    let mut open = OpenOptions::new();
+    let made = open.write(true).create_new(true).mode(0o600).open(path);
+    let file = made.map_err(|error| told(&error))?;
+    match image.layout {
+        DiskLayout::Raw => file.set_len(image.size.0).map_err(|error| told(&error)),
+        DiskLayout::Qcow2 { cluster } => {
+            let (options, size) = (format!("cluster_size={cluster}"), image.size.0.to_string());
+            let args = ["create", "-q", "-f", "qcow2", "-o", &options];
+            let mut args: Vec<&OsStr> = args.map(OsStr::new).to_vec();
+            args.extend([path.as_os_str(), OsStr::new(&size)]);
+            run(&args).await.map(drop)
+        }
+    }
+}
+
+fn told(error: &io::Error) -> String {
+    error.to_string()
+}
+
+async fn run(args: &[&OsStr]) -> Result<String, String> {
+    let mut command = Command::new(PROGRAM);
+    command.args(args).stdin(Stdio::null()).kill_on_drop(true);
+    let ended = timeout(limits::IMAGE, command.output()).await;
+    let ended = ended.map_err(|_| {
+        let seconds = limits::IMAGE.as_secs();
+        format!("{PROGRAM} did not end within {seconds} s")
+    })?;
+    let output = ended.map_err(|error| {
+        format!("{PROGRAM}, which comes with QEMU (Debian: qemu-utils), cannot be started: {error}")
+    })?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{PROGRAM} says: {}", in_short(said.trim())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_is_what_qemu_says_of_it_and_what_a_copy_would_lose_is_told() {
+        let qcow2 = |more: &str| {
+            read(&format!(
+                r#"{{"virtual-size": 16777216, "format": "qcow2", "cluster-size": 65536{more}}}"#
+            ))
+        };
+        let image = Image {
+            size: Bytes(16 << 20),
+            layout: DiskLayout::Qcow2 { cluster: 65536 },
+        };
+        assert_eq!(qcow2(""), Ok(image));
+        let raw = read(r#"{"virtual-size": 512, "format": "raw", "children": []}"#).unwrap();
+        assert_eq!((raw.size, raw.layout), (Bytes(512), DiskLayout::Raw));
+        let specific = |data: &str| {
+            qcow2(&format!(
+                r#", "format-specific": {{"type": "qcow2", "data": {{{data}}}}}"#
+            ))
+        };
+        assert_eq!(specific(r#""compat": "1.1""#), Ok(image));
+        for (refused, words) in [
+            (
+                qcow2(r#", "backing-filename": "/base.qcow2""#),
+                "changes of /base.qcow2",
+            ),
+            (
+                qcow2(r#", "snapshots": [{"id": "1"}, {"id": "2"}]"#),
+                "has 2 snapshots",
+            ),
+            (qcow2(r#", "encrypted": true"#), "is encrypted"),
+            (specific(r#""bitmaps": [{"name": "b"}]"#), "has 1 bitmaps"),
+            (specific(r#""data-file": "/data.raw""#), "/data.raw"),
+            (read(r#"{"virtual-size": 1, "format": "vmdk"}"#), "\"vmdk\""),
+            (read("{"), "not understood"),
+        ] {
+            let why = refused.unwrap_err();
+            assert!(why.contains(words), "{why}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_image_that_was_made_is_what_it_was_to_be_and_none_is_made_over_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let sizes = [
+            (DiskLayout::Raw, "raw"),
+            (DiskLayout::Qcow2 { cluster: 4096 }, "qcow2"),
+        ];
+        for (layout, format) in sizes {
+            let image = Image {
+                size: Bytes(3 << 20),
+                layout,
+            };
+            let path = folder.path().join(format);
+            match make(&path, image).await {
+                Err(why) if why.contains("cannot be started") => {
+                    println!("skipped, because {why}");
+                    return;
+                }
+                made => made.unwrap(),
+            }
+            assert_eq!(look(&path, format).await, Ok(image));
+            assert!(make(&path, image).await.unwrap_err().contains("exists"));
+        }
+    }
+}

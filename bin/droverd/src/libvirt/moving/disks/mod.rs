@@ -1,0 +1,35 @@
+//! Disks in files that are one host's alone, which move with their domain: docs/decisions/0042.
+//!
+//! ```text
+//!   source       fit ─▶ described ─ image ─▶ NewDisk, which travels         left: what stays behind, once it was handed off
+//!   destination  NewDisk ─▶ room: whether they can be made ─▶ made ─ image ─▶ files, and a ledger of them
+//! ```
+//! The files' contents are libvirt's to copy.
+//!
+//! # Invariant
+//! No file is removed or replaced but one that the agent made here for this very migration, or that this very domain left here when it was
+//! handed off; and none that any process has open.
+
+mod described;
+mod identity;
+mod image;
+mod left;
+mod limits;
+mod made;
+mod room;
+
+pub use described::{LocalDisk, described};
+pub use left::{leave, told};
+pub use made::{forget, is_recorded, make, remove};
+pub use room::offer;
+
+use drover_api::{DomainNeed, MovingDomain, NewDisk};
+
+/// The disks that come with a domain.
+pub fn of(domain: &MovingDomain) -> &[NewDisk] {
+    let disks = domain.needs.iter().find_map(|need| match need {
+        DomainNeed::NewDisks { disks, .. } => Some(disks.as_slice()),
+        _ => None,
+    });
+    disks.unwrap_or_default()
+}

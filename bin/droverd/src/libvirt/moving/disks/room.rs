@@ -1,0 +1,292 @@
+//! Whether files for disks that come can be made here.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use drover_api::{DiskLayout, NEW_DISKS, NewDisk};
+use drover_types::Bytes;
+use jiff::Timestamp;
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::super::files::holder;
+use super::super::offers::Offer;
+use super::left::{LeftFile, left};
+use super::limits;
+
+/// Of `st_blocks` (stat(2)).
+const BLOCK: u64 = 512;
+
+/// What qcow2 has of its own for a cluster: 8 bytes that tell where it is, 2 that count who uses it (QEMU's `docs/interop/qcow2.rst`), and
+/// as much again for tables that are not full.
+const CLUSTER_BYTES: u64 = 16;
+
+/// What it has however small it is: a header and the first of each table, a cluster of at most 2 MiB each.
+const HEADER_BYTES: u64 = 8 << 20;
+
+/// Where a disk's file is to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Site {
+    /// The file system, by its device.
+    device: u64,
+    free: Bytes,
+    there: Option<There>,
+}
+
+/// What is at its path already.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct There {
+    bytes: Bytes,
+    allocated: Bytes,
+    modified: Option<SystemTime>,
+    /// This very domain left it here.
+    is_left: bool,
+    /// A process that has it open.
+    holder: Option<u32>,
+}
+
+/// What this host says to whoever asks whether they can be made.
+pub async fn offer(state: &Path, domain: &str, disks: &[NewDisk]) -> Offer {
+    let Ok(domain) = domain.parse::<Uuid>() else {
+        return Offer::NotKnown(format!("{domain:?} is no id of a domain"));
+    };
+    if disks.len() > NEW_DISKS {
+        let count = disks.len();
+        return Offer::Lacks(format!(
+            "{count} disks come, and at most {NEW_DISKS} are taken"
+        ));
+    }
+    let (state, asked) = (state.to_owned(), disks.to_vec());
+    let look = tokio::task::spawn_blocking(move || {
+        let left = left(&state, domain);
+        let sites = asked.iter().map(|disk| site(&disk.path, &left));
+        sites.collect::<Result<Vec<_>, _>>()
+    });
+    match timeout(limits::LOOK, look).await {
+        Ok(Ok(Ok(sites))) => match lacks(disks, &sites) {
+            None => Offer::Has,
+            Some(why) => Offer::Lacks(why),
+        },
+        Ok(Ok(Err(why))) => Offer::Lacks(why),
+        Ok(Err(error)) => Offer::NotKnown(error.to_string()),
+        Err(_) => {
+            let seconds = limits::LOOK.as_secs();
+            Offer::NotKnown(format!(
+                "where its disks are to be was not looked at within {seconds} s"
+            ))
+        }
+    }
+}
+
+/// Looks at the place of one.
+///
+/// # Errors
+/// None can be made there; why.
+pub fn site(path: &Path, left: &[LeftFile]) -> Result<Site, String> {
+    let shown = path.display();
+    let folder = path
+        .parent()
+        .filter(|_| path.is_absolute() && path.file_name().is_some());
+    let folder = folder.ok_or_else(|| format!("{shown} is no path of a file"))?;
+    let unseen =
+        |error: io::Error| format!("{} cannot be looked at there: {error}", folder.display());
+    let found = match std::fs::metadata(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let folder = folder.display();
+            return Err(format!(
+                "there is no folder {folder} there for its disk's file {shown}: make it"
+            ));
+        }
+        found => found.map_err(unseen)?,
+    };
+    if !found.is_dir() {
+        return Err(format!("{} is no folder there", folder.display()));
+    }
+    let disk = rustix::fs::statvfs(folder).map_err(|error| unseen(error.into()))?;
+    Ok(Site {
+        device: found.dev(),
+        free: Bytes(disk.f_bavail.saturating_mul(disk.f_frsize)),
+        there: there(path, left).map_err(unseen)?,
+    })
+}
+
+fn there(path: &Path, left: &[LeftFile]) -> io::Result<Option<There>> {
+    // A link is something that is there, too.
+    let found = match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        found => found?,
+    };
+    Ok(Some(There {
+        bytes: Bytes(found.len()),
+        allocated: Bytes(found.blocks() * BLOCK),
+        modified: found.modified().ok(),
+        is_left: found.is_file() && left.iter().any(|left| left.is(path, &found)),
+        holder: holder(path, &found)?,
+    }))
+}
+
+/// Why they cannot be made there, where they cannot: something else is there, or too little room for all that a guest may write.
+fn lacks(disks: &[NewDisk], sites: &[Site]) -> Option<String> {
+    let both = || disks.iter().zip(sites);
+    let in_the_way = both().find_map(|(disk, site)| in_the_way(disk, site.there.as_ref()?));
+    in_the_way.or_else(|| {
+        let mut on: BTreeMap<u64, (Bytes, Bytes, Vec<&PathBuf>)> = BTreeMap::new();
+        for (disk, site) in both() {
+            let (wanted, free, paths) = on.entry(site.device).or_insert((Bytes(0), site.free, Vec::new()));
+            wanted.0 = wanted.0.saturating_add(most(disk).0);
+            // What is replaced makes room before anything is copied.
+            let replaced = site.there.as_ref().map_or(0, |there| there.allocated.0);
+            free.0 = free.0.saturating_add(replaced);
+            paths.push(&disk.path);
+        }
+        on.into_values().find_map(|(wanted, free, paths)| {
+            let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+            (wanted > free).then(|| {
+                format!(
+                    "its disks may come to {wanted} in {}, where {free} are free: make room for all that it may write",
+                    paths.join(", ")
+                )
+            })
+        })
+    })
+}
+
+fn in_the_way(disk: &NewDisk, there: &There) -> Option<String> {
+    let path = disk.path.display();
+    if let (true, Some(pid)) = (there.is_left, there.holder) {
+        return Some(format!(
+            "{path}, which the domain left there, is open in process {pid} there"
+        ));
+    }
+    if there.is_left {
+        return None;
+    }
+    let written = there.modified.and_then(|at| Timestamp::try_from(at).ok());
+    let written = written.map_or_else(String::new, |at| format!(", last written to at {at:.0}"));
+    let bytes = there.bytes;
+    Some(format!(
+        "{path} is there already ({bytes}{written}), and is none that the domain left there: move it away, if nobody needs it there"
+    ))
+}
+
+/// What its file may come to.
+fn most(disk: &NewDisk) -> Bytes {
+    let size = disk.size.0;
+    Bytes(match disk.layout {
+        DiskLayout::Raw => size,
+        DiskLayout::Qcow2 { cluster } => {
+            let clusters = size.div_ceil(u64::from(cluster.max(1)));
+            let own = clusters
+                .saturating_mul(CLUSTER_BYTES)
+                .saturating_add(HEADER_BYTES);
+            size.saturating_add(own)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn disk(path: &str, size: u64, layout: DiskLayout) -> NewDisk {
+        NewDisk {
+            target: "vda".to_owned(),
+            path: path.into(),
+            layout,
+            size: Bytes(size),
+            allocated: Bytes(0),
+            inode: 1,
+            user: 0,
+            group: 0,
+            mode: 0o600,
+        }
+    }
+
+    fn site_of(device: u64, free: u64) -> Site {
+        Site {
+            device,
+            free: Bytes(free),
+            there: None,
+        }
+    }
+
+    #[test]
+    fn disks_of_one_file_system_share_its_room_and_each_counts_with_all_that_may_be_written() {
+        let (raw, mib) = (DiskLayout::Raw, 1 << 20);
+        let two = [disk("/a", 60 * mib, raw), disk("/b", 60 * mib, raw)];
+        let apart = [site_of(1, 100 * mib), site_of(2, 100 * mib)];
+        assert_eq!(lacks(&two, &apart), None);
+        let why = lacks(&two, &[site_of(1, 100 * mib), site_of(1, 100 * mib)]).unwrap();
+        assert!(
+            why.contains("120 MiB in /a, /b, where 100 MiB are free"),
+            "{why}"
+        );
+        let qcow2 = [disk("/c", 64 * mib, DiskLayout::Qcow2 { cluster: 65536 })];
+        assert!(lacks(&qcow2, &[site_of(1, 64 * mib)]).is_some());
+        assert_eq!(lacks(&qcow2, &[site_of(1, 73 * mib)]), None);
+        // Numbers of another host's make nothing overflow.
+        let absurd = [disk("/d", u64::MAX, DiskLayout::Qcow2 { cluster: 0 })];
+        assert!(lacks(&absurd, &[site_of(1, mib)]).is_some());
+    }
+
+    #[test]
+    fn only_what_the_domain_left_there_and_nobody_has_open_may_be_in_its_place() {
+        let there = |is_left, holder| There {
+            bytes: Bytes(5 << 20),
+            allocated: Bytes(5 << 20),
+            modified: Some(SystemTime::UNIX_EPOCH),
+            is_left,
+            holder,
+        };
+        let new = disk("/images/web.img", 5 << 20, DiskLayout::Raw);
+        let words = |there| {
+            let site = Site {
+                there: Some(there),
+                ..site_of(1, 0)
+            };
+            lacks(std::slice::from_ref(&new), &[site])
+        };
+        assert_eq!(words(there(true, None)), None, "its room is free then");
+        let open = words(there(true, Some(7))).unwrap();
+        assert!(open.contains("open in process 7"), "{open}");
+        let others = words(there(false, None)).unwrap();
+        assert!(
+            others.starts_with(
+                "/images/web.img is there already (5 MiB, last written to at 1970-01-01T00:00:00Z)"
+            ),
+            "{others}"
+        );
+    }
+
+    #[test]
+    fn a_place_is_looked_at_with_what_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("web.img");
+        let found = site(&path, &[]).unwrap();
+        assert!(found.there.is_none() && found.free > Bytes(0));
+        std::fs::write(&path, "contents").unwrap();
+        let _open = std::fs::File::open(&path).unwrap();
+        let there = site(&path, &[]).unwrap().there.unwrap();
+        assert_eq!((there.bytes, there.is_left), (Bytes(8), false));
+        assert_eq!(there.holder, Some(std::process::id()));
+        let below = folder.path().join("none/web.img");
+        assert!(
+            site(&below, &[])
+                .unwrap_err()
+                .contains("there is no folder")
+        );
+        assert!(
+            site(&path.join("web.img"), &[])
+                .unwrap_err()
+                .contains("no folder")
+        );
+        assert!(
+            site(Path::new("web.img"), &[])
+                .unwrap_err()
+                .contains("no path")
+        );
+    }
+}

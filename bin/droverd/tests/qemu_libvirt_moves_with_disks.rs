@@ -1,0 +1,284 @@
+//! Domains whose disks are in files of one host alone: they move with a copy of them, where that is asked for.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+#[path = "../../../crates/libvirt/tests/common/mod.rs"]
+mod common;
+#[path = "qemu_libvirt_moves/pair.rs"]
+mod pair;
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{guest, until};
+use drover_api::{
+    ClientError, ErrorCode, MigrateRequest, MigrationPhase, MigrationView, PlanRequest,
+};
+use drover_libvirt::DomainState;
+use drover_plan::{Request, text};
+use drover_types::MigrationId;
+use pair::{Pair, Side, to};
+use tempfile::TempDir;
+
+on_each_libvirt! {
+    a_domain_moves_with_its_disks_where_that_is_asked_for_and_comes_back_over_what_it_left
+    a_file_that_is_there_already_keeps_a_domain_away_and_stays_as_it_is
+    what_was_made_for_disks_goes_when_the_agent_is_killed_and_the_domain_stays
+    a_copy_that_is_cancelled_leaves_the_domain_running_and_is_begun_again_as_often_as_is_wanted
+    a_destination_whose_file_system_fills_up_keeps_nothing_and_the_domain_runs_on
+}
+
+/// On a file system that each host has for itself.
+const FOLDER: &str = "/run/images";
+
+/// The domain's disks: names for the guest, files and formats.
+const DISKS: [(&str, &str, &str); 2] = [
+    ("vda", "/run/images/web.qcow2", "qcow2"),
+    ("vdb", "/run/images/web.img", "raw"),
+];
+
+/// What each of them holds.
+const SIZE: &str = "32M";
+
+fn xml() -> String {
+    let disks = DISKS.map(|(target, file, format)| {
+        format!(
+            "<disk type='file' device='disk'><driver name='qemu' type='{format}'/><source file='{file}'/>\
+             <target dev='{target}' bus='virtio'/></disk>"
+        )
+    });
+    guest::idle("web").replace("<memballoon", &(disks.concat() + "<memballoon"))
+}
+
+/// A domain on the first host whose disks have something in them, and an empty folder on the second.
+async fn pair(libvirt: &Path) -> Pair {
+    let prepare = |a: &mut Side, b: &mut Side| {
+        for side in [&*a, &*b] {
+            side.host.shell(&format!("mkdir {FOLDER}"));
+        }
+        for (_, file, format) in DISKS {
+            a.host.shell(&format!(
+                "qemu-img create -q -f {format} {file} {SIZE} && qemu-io -f {format} -c 'write -P 7 1M 24M' {file} && chmod 640 {file}"
+            ));
+        }
+    };
+    let folder = TempDir::new().unwrap();
+    Pair::prepared(libvirt, folder, &xml(), prepare).await.0
+}
+
+fn with_disks(host: &str) -> MigrateRequest {
+    MigrateRequest {
+        with_disks: true,
+        ..to(host)
+    }
+}
+
+async fn moves(from: &Side, host: &str) -> Result<MigrationView, ClientError> {
+    until("the agent knows of it", async || {
+        let vms = from.agent().client.vms().await.unwrap();
+        vms.iter().any(|vm| vm.name == "web" && vm.pid.is_some())
+    })
+    .await;
+    let web = "web".parse().unwrap();
+    from.agent().client.migrate(&web, &with_disks(host)).await
+}
+
+async fn begun(pair: &Pair) -> MigrationId {
+    match moves(&pair.a, "b").await {
+        Ok(view) => view.id,
+        Err(error) => panic!("{error:?}\n{}", pair.logs()),
+    }
+}
+
+/// What a guest sees of its disks is the same on both hosts.
+fn are_the_same(pair: &Pair) {
+    for (_, file, format) in DISKS {
+        let [a, b] = [&pair.a, &pair.b].map(|side| side.host.path(file));
+        let compared = Command::new("qemu-img")
+            .args(["compare", "-U", "-f", format, "-F", format])
+            .args([a, b])
+            .output()
+            .unwrap();
+        assert!(compared.status.success(), "{compared:?}");
+    }
+}
+
+fn files(side: &Side) -> String {
+    side.host.shell(&format!("ls -A {FOLDER}"))
+}
+
+/// Writes to all disks as the guest itself would, through its QEMU: by its device, since nobody else may write to what that has.
+fn write(side: &Side, pattern: u8) {
+    let hmp = |command: &str| {
+        side.host
+            .virsh(&["qemu-monitor-command", "web", "--hmp", command])
+    };
+    let blocks = hmp("info block");
+    for (_, file, _) in DISKS {
+        let mut block = blocks.lines().skip_while(|line| !line.contains(file));
+        let device = block
+            .find_map(|line| line.trim().strip_prefix("Attached to:"))
+            .unwrap()
+            .trim();
+        for command in [&format!("write -P {pattern} 2M 3M"), "flush"] {
+            // What became of it QEMU tells on its standard output, and here only why it was not tried.
+            let refused = hmp(&format!("qemu-io -d {device} \"{command}\""));
+            assert_eq!(refused.trim(), "", "{blocks}");
+        }
+    }
+    hold(side, pattern);
+}
+
+/// That was written to all disks there.
+fn hold(side: &Side, pattern: u8) {
+    for (_, file, format) in DISKS {
+        let read = format!("qemu-io -r -U -f {format} -c 'read -P {pattern} 2M 3M' {file}");
+        let read = side.host.shell(&read);
+        let is_whole = read.contains("read 3145728/3145728 bytes");
+        assert!(is_whole && !read.contains("failed"), "{file}: {read}");
+    }
+}
+
+async fn a_domain_moves_with_its_disks_where_that_is_asked_for_and_comes_back_over_what_it_left(
+    libvirt: PathBuf,
+) {
+    let pair = pair(&libvirt).await;
+    // Nobody asked for it.
+    let refused = pair.migrate("web").await.unwrap_err();
+    let refused = refused.refusal().unwrap().message.clone();
+    assert!(refused.contains("--with-disks"), "{refused}");
+    let request = Request::Drain {
+        hosts: ["a".parse().unwrap()].into(),
+        avoid: [].into(),
+    };
+    let planned = pair.a.agent().client.plan(&PlanRequest { request }).await;
+    let planned = text::plan(&planned.unwrap().plan);
+    assert!(planned.contains("--with-disks"), "{planned}");
+    assert_eq!(files(&pair.b), "");
+
+    let id = begun(&pair).await;
+    pair.has_moved(id, DomainState::Running).await;
+    are_the_same(&pair);
+    for (_, file, _) in DISKS {
+        let mode = pair.b.host.shell(&format!("stat -c %a {file}"));
+        assert_eq!(mode, "640\n", "{file}");
+    }
+    let left = pair.a.migration(id).await.next.unwrap();
+    for (_, file, _) in DISKS {
+        assert!(left.contains(file), "{left}");
+    }
+
+    // What it left is replaced when it comes back, with what it wrote since.
+    write(&pair.b, 9);
+    let back = moves(&pair.b, "a").await;
+    let back = back.unwrap_or_else(|error| panic!("{error:?}\n{}", pair.logs()));
+    pair.b.phase_is(back.id, MigrationPhase::Completed).await;
+    let arrived = pair.a.phase_is(back.id, MigrationPhase::Running).await;
+    assert!(
+        arrived
+            .notes
+            .iter()
+            .any(|note| note.contains("is replaced")),
+        "{:?}",
+        arrived.notes
+    );
+    are_the_same(&pair);
+    hold(&pair.a, 9);
+    assert_eq!(files(&pair.a), "web.img\nweb.qcow2\n");
+}
+
+async fn a_file_that_is_there_already_keeps_a_domain_away_and_stays_as_it_is(libvirt: PathBuf) {
+    let pair = pair(&libvirt).await;
+    let (_, file, _) = DISKS[1];
+    pair.b.host.shell(&format!("echo precious >{file}"));
+    let refused = moves(&pair.a, "b").await.unwrap_err();
+    let refused = refused.refusal().unwrap();
+    assert_eq!(refused.code, ErrorCode::HostLacks, "{refused:?}");
+    let words = format!("{file} is there already (9 B, last written to at 2");
+    assert!(refused.message.contains(&words), "{refused:?}");
+    pair.has_stayed().await;
+    assert_eq!(files(&pair.b), "web.img\n");
+    assert_eq!(pair.b.host.shell(&format!("cat {file}")), "precious\n");
+
+    // Neither is there room for what it may write.
+    pair.b
+        .host
+        .shell(&format!("mount -t tmpfs -o size=40M tmpfs {FOLDER}"));
+    let refused = moves(&pair.a, "b").await.unwrap_err();
+    let refused = refused.refusal().unwrap();
+    assert!(refused.message.contains("40 MiB are free"), "{refused:?}");
+    pair.has_stayed().await;
+    assert_eq!(files(&pair.b), "");
+}
+
+/// Until its disks are on their way, which takes four seconds then. The destination tells: libvirt asks the source's QEMU for its
+/// figures, which answers only once the mirror of each disk was begun.
+async fn begun_slowly(pair: &Pair) -> MigrationId {
+    pair.slow().await;
+    let id = begun(pair).await;
+    until("disks are on their way", async || {
+        let used = pair.b.host.shell(&format!("du -sm {FOLDER} | cut -f1"));
+        used.trim().parse::<u32>().unwrap() > 1
+    })
+    .await;
+    assert_eq!(files(&pair.b), "web.img\nweb.qcow2\n");
+    id
+}
+
+async fn what_was_made_for_disks_goes_when_the_agent_is_killed_and_the_domain_stays(
+    libvirt: PathBuf,
+) {
+    let mut pair = pair(&libvirt).await;
+    let id = begun_slowly(&pair).await;
+    pair.b.kill_agent();
+    pair.a.agent().client.cancel(id).await.unwrap();
+    pair.a.phase_is(id, MigrationPhase::Cancelled).await;
+    assert_eq!(files(&pair.b), "web.img\nweb.qcow2\n");
+    pair.b.start_agent().await;
+    pair.has_stayed().await;
+    until("what was made is gone", async || files(&pair.b).is_empty()).await;
+    assert_eq!(files(&pair.a), "web.img\nweb.qcow2\n");
+}
+
+async fn a_copy_that_is_cancelled_leaves_the_domain_running_and_is_begun_again_as_often_as_is_wanted(
+    libvirt: PathBuf,
+) {
+    let pair = pair(&libvirt).await;
+    for _ in 0..2 {
+        let id = begun_slowly(&pair).await;
+        until("all disks are on their way", async || {
+            pair.a.migration(id).await.bytes.transferred.0 > 1 << 20
+        })
+        .await;
+        pair.a.agent().client.cancel(id).await.unwrap();
+        pair.a.phase_is(id, MigrationPhase::Cancelled).await;
+        pair.has_stayed().await;
+        until("what was made is gone", async || files(&pair.b).is_empty()).await;
+    }
+    write(&pair.a, 5);
+    pair.unlimited().await;
+    let id = begun(&pair).await;
+    pair.has_moved(id, DomainState::Running).await;
+    are_the_same(&pair);
+}
+
+async fn a_destination_whose_file_system_fills_up_keeps_nothing_and_the_domain_runs_on(
+    libvirt: PathBuf,
+) {
+    let pair = pair(&libvirt).await;
+    pair.b
+        .host
+        .shell(&format!("mount -t tmpfs -o size=80M tmpfs {FOLDER}"));
+    let id = begun_slowly(&pair).await;
+    let filled = format!("dd if=/dev/zero of={FOLDER}/other bs=1M 2>/dev/null || true");
+    pair.b.host.shell(&filled);
+    pair.unlimited().await;
+    pair.a.phase_is(id, MigrationPhase::Failed).await;
+    pair.has_stayed().await;
+    until("what was made is gone", async || {
+        files(&pair.b) == "other\n"
+    })
+    .await;
+    write(&pair.a, 3);
+}
