@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use drover_api::{ClientError, ErrorCode, Refusal};
+use drover_lab::compare::Unfit;
 use drover_types::with_sources;
 use serde_json::{Value, json};
 
@@ -144,6 +145,9 @@ impl Failure {
 
     /// Of `drover lab`. An agent's refusal in it keeps its code and advice.
     pub fn of_lab(error: &anyhow::Error) -> Self {
+        if let Some(unfit) = error.downcast_ref::<Unfit>() {
+            return Self::new(exit::USAGE, "wrong-usage", unfit.to_string());
+        }
         match error.downcast_ref::<ClientError>() {
             Some(client) => Self {
                 message: format!("{error:#}"),
@@ -207,7 +211,19 @@ impl Failure {
 
 #[cfg(test)]
 mod tests {
+    use drover_lab::compare::{Method, check_methods};
+
     use super::*;
+
+    #[test]
+    fn a_method_that_does_not_move_what_it_is_to_move_is_wrong_usage() {
+        let domains = "installed".parse().unwrap();
+        let error = check_methods(Some(&domains), &[Method::Drover, Method::DroverLz4]);
+        let failure = Failure::of_lab(&error.unwrap_err().into());
+        assert_eq!(failure.exit, exit::USAGE);
+        let words = "drover-lz4 moves no domain of libvirt's: with --libvirt methods are drover, ";
+        assert!(failure.message.starts_with(words), "{}", failure.message);
+    }
 
     #[test]
     fn a_refusal_is_printed_with_what_to_do_next() {

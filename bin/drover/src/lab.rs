@@ -404,6 +404,8 @@ async fn demo(args: &DemoArgs, json: bool) -> Result<u8> {
 }
 
 async fn compare_methods(args: &CompareArgs, json: bool) -> Result<u8> {
+    // Before anything is made, and before a lab of that name that is up is removed.
+    compare::check_methods(args.libvirt.as_ref(), &args.methods())?;
     require::check(&args.made_of.guest.qemu)?;
     check_folder(args.file.as_deref())?;
     let plan = Plan {

@@ -109,6 +109,10 @@ async fn a_method_of_other_guests_is_refused_before_anything_is_made() {
             &["--libvirt", "11.3", "--methods", "tcp"][..],
             "tcp moves no domain",
         ),
+        (
+            &["--libvirt", "11.3", "--methods", "drover,drover-lz4"],
+            "drover-lz4 moves no domain",
+        ),
         (&["--methods", "virsh"], "such as --libvirt 11.3"),
         (&["--libvirt", "/no/libvirt"], "/no/libvirt/usr/sbin"),
     ] {

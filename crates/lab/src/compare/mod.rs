@@ -91,7 +91,7 @@ pub async fn compare(plan: &Plan, command: &str, say: Say<'_>) -> Result<Compari
     if plan.repeats == 0 || plan.methods.is_empty() {
         bail!("nothing to compare: no methods, or no repeats");
     }
-    check_methods(plan)?;
+    check_methods(plan.libvirt.as_ref(), &plan.methods)?;
     plan.libvirt.as_ref().map_or(Ok(()), Libvirt::check)?;
     fault::check(&plan.lab, &plan.faults)?;
     fault::check_always(&plan.lab, &plan.always)?;
@@ -171,21 +171,31 @@ pub async fn compare(plan: &Plan, command: &str, say: Say<'_>) -> Result<Compari
     ))
 }
 
+/// A method that does not move what it is to move.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Unfit(String);
+
 /// A method moves a domain of libvirt's, or a guest of none.
-fn check_methods(plan: &Plan) -> Result<()> {
-    for method in &plan.methods {
-        if plan.libvirt.is_some() && !method.moves_domains() {
+///
+/// # Errors
+/// One that moves the other, with those that do.
+pub fn check_methods(libvirt: Option<&Libvirt>, methods: &[Method]) -> Result<(), Unfit> {
+    for method in methods {
+        if libvirt.is_some() && !method.moves_domains() {
             let others = Method::ALL
                 .into_iter()
                 .filter(|other| other.moves_domains());
             let others: Vec<_> = others.map(Method::name).collect();
-            bail!(
+            return Err(Unfit(format!(
                 "{method} moves no domain of libvirt's: with --libvirt methods are {}",
                 others.join(", ")
-            );
+            )));
         }
-        if plan.libvirt.is_none() && method.is_virsh() {
-            bail!("{method} moves a domain of libvirt's: say of which, such as --libvirt 11.3");
+        if libvirt.is_none() && method.is_virsh() {
+            return Err(Unfit(format!(
+                "{method} moves a domain of libvirt's: say of which, such as --libvirt 11.3"
+            )));
         }
     }
     Ok(())
