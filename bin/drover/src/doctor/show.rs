@@ -46,13 +46,13 @@ pub fn report(report: &Report, with_skipped: bool, missing: &[Missing]) -> Strin
         let rule = &first.rule;
         let _ = writeln!(
             said,
-            "`drover doctor --explain {rule}` says more of it, and what to do"
+            "the same command with `--explain {rule}` says more of it, and what to do"
         );
     }
     if !with_skipped && !report.skipped.is_empty() {
         let _ = writeln!(
             said,
-            "`drover doctor --skipped` says what could not be looked at, and why"
+            "the same command with `--skipped` says what could not be looked at, and why"
         );
     }
     said
@@ -117,8 +117,25 @@ pub fn explained(rule: &Rule, report: &Report, missing: &[Missing]) -> String {
             clean(&skipped.subject)
         );
     }
+    if let Some(verdict) = nothing_found(rule, report) {
+        let _ = writeln!(said, "\n{verdict}");
+    }
     said.push_str(&not_looked_at(missing));
     said
+}
+
+/// What is said of a rule that found nothing: how often all was right, or that nothing here is its matter; none where it found something, or
+/// was skipped and nothing else.
+fn nothing_found(rule: &Rule, report: &Report) -> Option<String> {
+    if report.findings.iter().any(|it| it.rule == rule.name) {
+        return None;
+    }
+    let right = report.right.iter().filter(|it| it.rule == rule.name);
+    match right.count() {
+        0 if report.skipped.iter().any(|it| it.rule == rule.name) => None,
+        0 => Some("nothing was found: there is nothing here that it is about".to_owned()),
+        right => Some(format!("nothing was found; as it should be {right} times")),
+    }
 }
 
 /// Members that did not tell, and those that could not ask each other.
@@ -180,6 +197,23 @@ pub fn rules() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_rule_that_found_nothing_it_is_said_whether_it_looked() {
+        let rule = &RULES[0];
+        let subject = serde_json::json!({ "host": "a", "other": null, "nic": null });
+        let right = serde_json::json!({ "rule": rule.name, "subject": subject });
+        let skipped = serde_json::json!({ "rule": rule.name, "subject": subject, "because": "x" });
+        let mut report = Report::default();
+        let said = explained(rule, &report, &[]);
+        assert!(said.ends_with("\n\nnothing was found: there is nothing here that it is about\n"));
+        report.skipped = vec![serde_json::from_value(skipped).unwrap()];
+        let said = explained(rule, &report, &[]);
+        assert!(said.ends_with("\n\nskipped of a, because x\n"), "{said}");
+        report.right = vec![serde_json::from_value(right).unwrap(); 2];
+        let said = explained(rule, &report, &[]);
+        assert!(said.ends_with("because x\n\nnothing was found; as it should be 2 times\n"));
+    }
 
     #[test]
     fn a_line_that_is_too_long_is_cut_at_100_columns_and_one_that_just_fits_is_not() {
