@@ -12,11 +12,15 @@ use jiff::Timestamp;
 
 use crate::show::{age, or_dash, row, table, word};
 
+/// Said where there is no plan, with what none is made from.
+const NOTHING: &str = "nothing would be changed: a plan is made from this host's own facts, and not from its guests, other hosts and the paths to \
+                       them, of which `drover doctor --all --paths` tells\n";
+
 /// A plan with what is not in it, all of which can be read as a plan.
 pub fn planned(view: &ChangePlanView) -> String {
     let mut text = match &view.plan {
         Some(plan) => format!("{}\n", plan.trim_end()),
-        None => "nothing would be changed\n".to_owned(),
+        None => NOTHING.to_owned(),
     };
     if !view.left_out.is_empty() {
         text.push_str("\n# Found, and not in it:\n");
@@ -256,7 +260,7 @@ mod tests {
         # Found, and not in it:
         #   nic-ring of nic0, because it may bounce the link
         "#);
-        assert!(planned(&view(None)).starts_with("nothing would be changed\n"));
+        assert!(planned(&view(None)).starts_with("nothing would be changed: a plan"));
         insta::assert_snapshot!(written(&view(Some("")), Path::new("f")), @r"
         f: 1 change, 2 settings; read it, then `drover doctor apply f`
         not in it: nic-ring of nic0, because it may bounce the link
