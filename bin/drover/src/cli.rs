@@ -96,6 +96,10 @@ pub struct Agent {
         global = true
     )]
     pub cluster: Option<HostName>,
+
+    /// Whether the command line names one: the environment does so for all commands.
+    #[arg(skip)]
+    pub named: bool,
 }
 
 const INVENTORY_AFTER: &str = "\
@@ -492,7 +496,8 @@ pub fn parse() -> (Cli, bool) {
 /// Which agent is meant where several are: what stands in the command goes before the environment.
 fn one_agent(mut cli: Cli, matches: &ArgMatches) -> Result<Cli, clap::Error> {
     let is_given = |option: &str| matches.value_source(option) == Some(ValueSource::CommandLine);
-    if cli.agent.cluster.is_none() || !(is_given("agent") || is_given("socket")) {
+    cli.agent.named = is_given("agent") || is_given("socket");
+    if cli.agent.cluster.is_none() || !cli.agent.named {
         return Ok(cli);
     }
     if is_given("cluster") {
@@ -554,6 +559,13 @@ mod tests {
             Some("a")
         );
         assert_eq!(read("drover --socket /s status").unwrap(), None);
+        let named = |line: &str| {
+            let matches = definition().get_matches_from(line.split(' '));
+            let cli = Cli::from_arg_matches(&matches).unwrap();
+            one_agent(cli, &matches).unwrap().agent.named
+        };
+        assert!(named("drover --socket /s doctor") && named("drover doctor --socket /s"));
+        assert!(!named("drover doctor"));
         for both in [
             "drover --cluster a --socket /s status",
             "drover --socket /s status --cluster a",

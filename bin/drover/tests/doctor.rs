@@ -221,6 +221,17 @@ fn every_rule_can_be_explained_and_another_word_is_refused() {
 }
 
 #[test]
+fn an_agent_that_is_named_and_not_asked_is_told_of_with_the_option_that_asks_it() {
+    let said = |arguments: &[&str]| {
+        let output = doctor(arguments);
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let named = said(&["--socket", "/nowhere", "--explain", "nic-ring"]);
+    assert!(named.starts_with("note: without --all"), "{named}");
+    assert_eq!(said(&["--explain", "nic-ring"]), "");
+}
+
+#[test]
 fn the_report_has_one_line_for_each_finding_and_none_is_longer_than_100_columns() {
     let output = doctor(&["--skipped"]);
     let said = String::from_utf8(output.stdout).unwrap();
@@ -233,7 +244,12 @@ fn the_report_has_one_line_for_each_finding_and_none_is_longer_than_100_columns(
     );
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("doctor.xml");
-    doctor(&["--junit", file.to_str().unwrap()]);
+    let output = doctor(&["--junit", file.to_str().unwrap()]);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        told.ends_with("doctor.xml: the findings, as JUnit's XML\n"),
+        "{told}"
+    );
     let xml = fs::read_to_string(&file).unwrap();
     assert!(xml.contains("<testsuite name=\"drover doctor\"") && xml.ends_with("</testsuite>\n"));
 }

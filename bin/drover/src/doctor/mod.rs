@@ -77,6 +77,7 @@ Examples:
 pub const AFTER: &str = "\
 Only apply and undo change anything; with --paths the agents send each other a tenth of a link's
 rate and 4 MiB a path at most, unless --load is given. What could not be looked at is skipped, and --skipped says why.
+Without --all it is this machine that is looked at, whichever agent --socket or --agent names.
 
 Exit code: 0 nothing was found, or notices alone, 2 something worse was, 1 an error, or a member
 that did not answer or could not ask another, 7 with --all: the agent does not answer.";
@@ -190,7 +191,14 @@ pub async fn doctor(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure>
     }
 }
 
+/// Said where an agent was named and this machine is looked at.
+const NOT_ASKED: &str = "note: without --all it is this machine that is looked at, whichever agent is named; with --all that agent tells of its \
+                         host and of all others";
+
 async fn check(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure> {
+    if agent.named && !args.all && args.captured.is_empty() {
+        eprintln!("{NOT_ASKED}");
+    }
     // Before anything is asked, as that will be kept, too.
     let before = match args.since {
         Some(at) => Some(since::before(agent, at).await?),
@@ -232,6 +240,7 @@ async fn check(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure> {
         let written = std::fs::write(file, junit::xml(&report, &missing));
         written
             .map_err(|error| Failure::error(format!("cannot write {}: {error}", file.display())))?;
+        eprintln!("{}: the findings, as JUnit's XML", file.display());
     }
     if let Some(target) = &args.report {
         let missing: Vec<_> = missing

@@ -50,7 +50,9 @@ impl Target {
         let written = std::fs::write(&self.file, text);
         written.map_err(|error| {
             Failure::error(format!("cannot write {}: {error}", self.file.display()))
-        })
+        })?;
+        eprintln!("{}: the report", self.file.display());
+        Ok(())
     }
 }
 
