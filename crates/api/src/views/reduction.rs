@@ -72,7 +72,7 @@ pub struct ReducedPages {
     pub stored_changed: u64,
     /// It had another version, and what changed was sent.
     pub changed: u64,
-    /// Sent, compressed with the others.
+    /// Sent with all else that is not dense, through a codec if there is one.
     pub ordinary: u64,
     /// Sent, and dense.
     pub dense: u64,
@@ -404,7 +404,7 @@ impl fmt::Display for ReductionView {
         }
         write!(
             f,
-            "; pages: {} zero, {} filled, {} there already, {} shared, {} changed, {} compressed, {} dense",
+            "; pages: {} zero, {} filled, {} there already, {} shared, {} changed, {} ordinary, {} dense",
             pages.zero,
             pages.filled,
             pages.same,
@@ -455,7 +455,7 @@ mod tests {
         assert_eq!(
             view.to_string(),
             "zstd:1: 1 GiB became 256 MiB (25 %); pages: 9 zero, 0 filled, 7 there already, 0 shared, 0 \
-             changed, 0 compressed, 0 dense; channel 3 is not looked into from byte 9: x"
+             changed, 0 ordinary, 0 dense; channel 3 is not looked into from byte 9: x"
         );
     }
 

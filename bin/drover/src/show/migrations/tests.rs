@@ -281,7 +281,7 @@ fn of_what_ended_the_bytes_that_moved_and_crossed_are_shown_and_a_line_tells_why
     assert_eq!(text.matches("640 MiB  160 MiB").count(), 2, "{text}");
     for line in [
         "\nweb from a to b: reduction: auto: 640 MiB became 160 MiB (25 %); pages: 70 zero, 10 filled, 20 there already, 30 \
-         shared, 40 changed, 50 compressed, 60 dense; shared pages: 70 known to the source, 80 added, 1 left out\n",
+         shared, 40 changed, 50 ordinary, 60 dense; shared pages: 70 known to the source, 80 added, 1 left out\n",
         "\nweb from a to b: expansion: 160 MiB became 640 MiB; shared pages: 70 known to the source, 25 found among \
          them, 5 found in its checkpoint\n",
     ] {
