@@ -179,7 +179,7 @@ pub(super) fn moved(moved: &Moved) -> String {
     ];
     if let Some(reduction) = &moved.drover.reduction {
         lines.push(format!(
-            "  reduced     {:>8}      of {}: {}",
+            "  crossed     {:>8}      for {}: {}",
             reduction.wire_bytes.to_string(),
             reduction.raw_bytes,
             reduction.how()
