@@ -24,6 +24,9 @@ Examples:
 
 ";
 
+/// The next step where hosts have a libvirt and no guests.
+const DOMAINS: &str = "In a host's shell `virsh define FILE` and `virsh start NAME` make a domain of yours, which `drover vm list` shows there\n";
+
 /// Options of `drover lab up`.
 #[derive(Debug, Clone, Args)]
 pub struct UpArgs {
@@ -101,7 +104,9 @@ pub(super) async fn up(args: &UpArgs, json: bool) -> Result<u8> {
     };
     print(json, &made, || {
         let broken = broken.map(|broken| breaks::next_steps(&made, &broken));
-        show::status(&made) + &show::next_steps(&made) + &broken.unwrap_or_default()
+        let domains = args.libvirt.as_ref().map(|_| DOMAINS);
+        let steps = show::next_steps(&made) + domains.unwrap_or_default();
+        show::status(&made) + &steps + &broken.unwrap_or_default()
     })?;
     Ok(OK)
 }
