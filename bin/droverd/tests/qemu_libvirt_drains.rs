@@ -1,4 +1,6 @@
 //! Runs that move domains of real libvirts beside guests of the agents' own, between two hosts.
+//!
+//! `DROVER_DOMAINS=20 DROVER_ROUNDS=5` has twenty domains go and come back five times; some without.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -8,6 +10,7 @@ mod common;
 mod pair;
 mod support;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,10 +26,15 @@ on_each_libvirt! {
     a_mixed_host_is_emptied_and_all_of_it_comes_home
     a_domain_that_no_host_can_take_stays_with_why_and_the_rest_moves
     a_run_that_moves_a_domain_goes_on_when_its_coordinator_was_killed
+    domains_go_and_come_back_again_and_again_and_both_views_of_them_are_the_same
 }
 
 /// Between two looks at a run.
 const POLL: Duration = Duration::from_millis(50);
+
+/// How many domains go and come back, and how often.
+const DOMAINS: usize = 3;
+const ROUNDS: usize = 2;
 
 /// The agent's own guest.
 const OWN: &str = "own";
@@ -206,4 +214,78 @@ async fn a_run_that_moves_a_domain_goes_on_when_its_coordinator_was_killed(libvi
     assert_eq!(drained.moves[0].migration, before.moves[0].migration);
     assert_eq!(pair.a.state().await, None);
     assert_eq!(pair.b.state().await, Some(DomainState::Running));
+}
+
+/// As many as a variable says, or else so many.
+fn asked_for(variable: &str, otherwise: usize) -> usize {
+    std::env::var(variable).map_or(otherwise, |text| text.parse().unwrap())
+}
+
+/// Of each domain its id, its name, and whether it runs or stands still.
+type Seen = BTreeSet<(String, String, bool)>;
+
+async fn seen_by_libvirt(side: &Side) -> Seen {
+    let domains = side.libvirt.domains().await.unwrap();
+    assert!(domains.untold.is_empty(), "{:?}", domains.untold);
+    let seen = domains.told.into_iter().map(|domain| {
+        let runs = domain.state == DomainState::Running;
+        assert!(runs || domain.state == DomainState::Paused, "{domain:?}");
+        (domain.uuid.to_string(), domain.name, runs)
+    });
+    seen.collect()
+}
+
+async fn seen_by_the_agent(side: &Side) -> Seen {
+    let vms = side.agent().client.vms().await.unwrap().into_iter();
+    let seen = vms.map(|vm| (vm.uuid.unwrap(), vm.name, vm.state == VmState::Running));
+    seen.collect()
+}
+
+/// Both views of both hosts: all domains on one, none on the other. Agents hear of what happens a moment later.
+async fn all_are_on(full: &Side, all: &Seen, empty: &Side) {
+    for (side, wanted) in [(full, all), (empty, &Seen::new())] {
+        assert_eq!(&seen_by_libvirt(side).await, wanted);
+        assert_eq!(side.host.qemus().len(), wanted.len());
+        until("the agent sees what libvirt does", async || {
+            seen_by_the_agent(side).await == *wanted
+        })
+        .await;
+    }
+}
+
+async fn domains_go_and_come_back_again_and_again_and_both_views_of_them_are_the_same(
+    libvirt: PathBuf,
+) {
+    let (domains, rounds) = (
+        asked_for("DROVER_DOMAINS", DOMAINS),
+        asked_for("DROVER_ROUNDS", ROUNDS),
+    );
+    let pair = Pair::idle(&libvirt).await;
+    for number in 1..domains {
+        let name = format!("Käfer {number}");
+        pair.a.host.define(&guest::idle(&name));
+        pair.a.host.virsh(&["start", &name]);
+        if number % 2 == 1 {
+            pair.a.host.virsh(&["suspend", &name]);
+        }
+    }
+    let all = seen_by_libvirt(&pair.a).await;
+    assert_eq!(all.len(), domains);
+    all_are_on(&pair.a, &all, &pair.b).await;
+
+    for round in 1..=rounds {
+        let begun_at = Instant::now();
+        for (request, from, to) in [
+            (RunRequest::of(drain()), &pair.a, &pair.b),
+            (resume(), &pair.b, &pair.a),
+        ] {
+            let id = begun(&pair, request).await;
+            let run = ended(&pair, id).await;
+            assert_eq!(run.result, Some(RunResult::Completed), "{run:#?}");
+            assert_eq!(states(&run), vec![MoveState::Moved; domains]);
+            all_are_on(to, &all, from).await;
+        }
+        let took = begun_at.elapsed().as_secs_f64();
+        println!("round {round}: {domains} domains there and back in {took:.1} s");
+    }
 }
