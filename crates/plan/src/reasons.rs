@@ -8,7 +8,7 @@ use crate::fits::{self, Obstacle};
 use crate::limits::NAMED_UNMOVED;
 use crate::model::{HostIx, Model, VmIx};
 use crate::plan::{Choice, Why};
-use crate::refusal::{NoPlace, RefusedBy, Unmovable};
+use crate::refusal::{NoPlace, RefusedBy, Scarce, Unmovable};
 use crate::state::State;
 use crate::units::Unit;
 
@@ -128,10 +128,13 @@ impl Reasons<'_, '_> {
         if let Some(obstacle) = fits::obstacle(self.before, unit, host) {
             return Some(obstacle.reason(model, unit, host));
         }
+        let taken = |of| {
+            let by = self.brought[host];
+            Some(NoPlace::Taken { by, of })
+        };
         match fits::obstacle(self.after, unit, host) {
-            Some(Obstacle::Memory(_) | Obstacle::Vcpus(_)) => Some(NoPlace::Taken {
-                by: self.brought[host],
-            }),
+            Some(Obstacle::Memory(_)) => taken(Scarce::Memory),
+            Some(Obstacle::Vcpus(_)) => taken(Scarce::Vcpus),
             Some(obstacle) => Some(obstacle.reason(model, unit, host)),
             // There is a place: the cluster could not lose enough with the guest there.
             None => Some(NoPlace::Losses),
@@ -144,7 +147,7 @@ fn key(reason: &NoPlace) -> (u8, String) {
     let (kind, detail) = match reason {
         NoPlace::Memory { .. } => (0, String::new()),
         NoPlace::Vcpus { .. } => (1, String::new()),
-        NoPlace::Taken { .. } => (2, String::new()),
+        NoPlace::Taken { of, .. } => (2, of.to_string()),
         NoPlace::Apart { group, with } => (3, format!("{group} {with}")),
         NoPlace::SameDomain { group, domain, .. } => (4, format!("{group} {domain}")),
         NoPlace::Together { group, with } => (5, format!("{group} {with}")),
@@ -169,7 +172,7 @@ fn nearer(one: &NoPlace, other: &NoPlace) -> bool {
     match (one, other) {
         (NoPlace::Memory { free: one, .. }, NoPlace::Memory { free: other, .. }) => one > other,
         (NoPlace::Vcpus { free: one, .. }, NoPlace::Vcpus { free: other, .. }) => one > other,
-        (NoPlace::Taken { by: one }, NoPlace::Taken { by: other }) => one < other,
+        (NoPlace::Taken { by: one, .. }, NoPlace::Taken { by: other, .. }) => one < other,
         (
             NoPlace::OldFacts {
                 age_seconds: one, ..

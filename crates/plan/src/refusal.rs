@@ -270,11 +270,25 @@ pub enum NoPlace {
     #[error("has room, but the cluster could then lose less than the policy wants")]
     Losses,
     /// It would have had room, but guests that were placed before left none.
-    #[error("has room for it alone, taken by {} of this plan", count(*by, "guest"))]
+    #[error("has room for it alone, its {of} taken by {} of this plan", count(*by, "guest"))]
     Taken {
         /// Guests that this plan brings there.
         by: usize,
+        /// What they left too little of.
+        of: Scarce,
     },
+}
+
+/// What a host has for guests, and may have too little of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scarce {
+    /// Memory.
+    #[error("memory is")]
+    Memory,
+    /// Virtual CPUs.
+    #[error("vCPUs are")]
+    Vcpus,
 }
 
 /// Why a guest cannot move at all.

@@ -3,7 +3,7 @@
 use drover_plan::inventory::{HostState, Inventory, VmState};
 use drover_plan::plan::Then;
 use drover_plan::policy::{CannotMove, ClusterPolicy, Headroom, KeepLosses, LossOf, Spread};
-use drover_plan::refusal::{NoPlace, Unmovable};
+use drover_plan::refusal::{NoPlace, Scarce, Unmovable};
 use drover_plan::{Refusal, Request, Text, plan};
 use drover_types::Bytes;
 
@@ -279,7 +279,21 @@ fn a_guest_whose_room_another_took_is_told_so() {
         [vm("big", "h1", 9), vm("web", "h1", 8)],
     );
     facts.vms[0].policy.priority = 1;
-    assert_eq!(reason(&facts, &loose()), NoPlace::Taken { by: 1 });
+    let taken = reason(&facts, &loose());
+    let (by, of) = (1, Scarce::Memory);
+    assert_eq!(taken, NoPlace::Taken { by, of });
+    let words = "has room for it alone, its memory is taken by 1 guest of this plan";
+    assert_eq!(taken.to_string(), words);
+
+    // Memory for both, and half of the virtual processors that both have.
+    let vcpus = facts.hosts[1].cpus * loose().vcpus_percent / 100;
+    facts.hosts[0].cpus *= 2;
+    facts.hosts[1].memory = Bytes(32 * GIB);
+    for vm in &mut facts.vms {
+        vm.vcpus = vcpus;
+    }
+    let (by, of) = (1, Scarce::Vcpus);
+    assert_eq!(reason(&facts, &loose()), NoPlace::Taken { by, of });
 }
 
 #[test]
