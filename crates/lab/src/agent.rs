@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use drover_api::{Client, Encryption};
+use drover_api::{Client, Encryption, LibvirtState};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Child;
 
@@ -118,17 +118,43 @@ impl Agent {
             }
             tokio::time::sleep(limits::POLL).await;
         }
-        let pid = match libvirt::holder(&host) {
+        let has_libvirt = libvirt::holder(&host).is_some();
+        let pid = if has_libvirt {
             // The host numbers its own processes, and the child is what started it there.
-            Some(_) => process_of(&host).await?,
-            None => child.id().context("the agent ended at once")?,
+            process_of(&host).await?
+        } else {
+            child.id().context("the agent ended at once")?
         };
-        Ok(Self {
+        let agent = Self {
             host,
             pid,
             client,
             child: Some(child),
-        })
+        };
+        if has_libvirt {
+            agent.watches_libvirt().await?;
+        }
+        Ok(agent)
+    }
+
+    /// Waits until it watches its host's domains: an order for one would be refused before.
+    async fn watches_libvirt(&self) -> Result<()> {
+        let deadline = Instant::now() + limits::LIBVIRT_START;
+        loop {
+            let libvirt = self.client.status().await?.libvirt;
+            if libvirt.as_ref().map(|libvirt| libvirt.state) == Some(LibvirtState::Connected) {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                let host = &self.host.name;
+                bail!(
+                    "the agent of host {host} does not watch its libvirt within {} s: {libvirt:?}; {}",
+                    limits::LIBVIRT_START.as_secs(),
+                    log_end(&self.host.log(DROVERD))
+                );
+            }
+            tokio::time::sleep(limits::POLL).await;
+        }
     }
 
     /// Kills it, as a crash does; guests go on.

@@ -31,7 +31,7 @@ const POLL: Duration = Duration::from_millis(20);
 const REQUEST: u32 = 1000;
 
 /// With which a cluster of two may lose one.
-const ONE_MAY_GO: &str = "[policy]\nkeep = { losses = 0, of = \"host\" }\n";
+const ONE_MAY_GO: &str = "[policy]\nkeep = { losses = 0, of = \"host\" }\nvcpus_percent = 1600\n";
 
 /// Where each host's libvirt is looked for, by itself.
 const AUTO: &str = "auto";
