@@ -11,9 +11,8 @@ mod support;
 use std::path::{Path, PathBuf};
 
 use common::guest;
-use drover_api::{ErrorCode, MigrationPhase, PlanRequest};
+use drover_api::{ErrorCode, MigrationPhase};
 use drover_libvirt::DomainState;
-use drover_plan::{Request, text};
 use pair::{Pair, Side};
 use tempfile::TempDir;
 
@@ -71,12 +70,7 @@ async fn a_domain_stays_while_the_destination_has_another_file_by_its_disks_path
     assert_eq!(refusal.code, ErrorCode::HostLacks, "{refusal:?}");
     let words = format!("the file {image} there is on tmpfs");
     assert!(refusal.message.contains(&words), "{refusal:?}");
-    let request = Request::Drain {
-        hosts: ["a".parse().unwrap()].into(),
-        avoid: [].into(),
-    };
-    let planned = pair.a.agent().client.plan(&PlanRequest { request }).await;
-    let planned = text::plan(&planned.unwrap().plan);
+    let planned = pair.drain_plan().await;
     assert!(planned.contains(&format!("b: {words}")), "{planned}");
     pair.has_stayed().await;
     assert_eq!(pair.b.host.shell(&sum), before);

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 on_each_libvirt! {
     a_domain_without_a_definition_moves_and_has_none_there
     a_domain_moves_by_its_id_whatever_its_name
-    a_domain_with_a_snapshot_is_refused_in_libvirts_words_and_runs_on
+    a_domain_with_a_snapshot_stays_and_moves_once_libvirt_has_none
     a_domain_moves_whose_qemu_runs_as_a_user_of_its_own
     domains_that_all_move_at_once_do_not_keep_each_other_from_it
     a_domain_that_another_host_has_in_memory_is_not_moved
@@ -58,7 +58,7 @@ async fn a_domain_moves_by_its_id_whatever_its_name(libvirt: PathBuf) {
     assert_eq!((there.uuid, there.state), (here.uuid, DomainState::Running));
 }
 
-async fn a_domain_with_a_snapshot_is_refused_in_libvirts_words_and_runs_on(libvirt: PathBuf) {
+async fn a_domain_with_a_snapshot_stays_and_moves_once_libvirt_has_none(libvirt: PathBuf) {
     let pair = Pair::idle(&libvirt).await;
     // What libvirt notes of one, with the domain as it was: there is no disk that could have it.
     let snapshot = "<domainsnapshot><name>before</name><state>shutoff</state>\
@@ -69,12 +69,20 @@ async fn a_domain_with_a_snapshot_is_refused_in_libvirts_words_and_runs_on(libvi
     pair.a
         .host
         .virsh(&["snapshot-create", "web", "--redefine", "/run/snapshot.xml"]);
-    let id = pair.begun().await;
-    let failed = pair.a.phase_is(id, MigrationPhase::Failed).await;
-    let cause = failed.cause.unwrap();
-    assert!(cause.contains("libvirt refused to migrate"), "{cause}");
-    assert!(cause.contains("snapshot"), "{cause}");
+    let why = "libvirt has a snapshot of it";
+    let error = pair.migrate("web").await.unwrap_err();
+    let refusal = error.refusal().unwrap();
+    assert_eq!(refusal.code, ErrorCode::OfLibvirt, "{refusal:?}");
+    assert!(refusal.message.contains(why), "{refusal:?}");
+    let planned = pair.drain_plan().await;
+    assert!(planned.contains(why), "{planned}");
     pair.has_stayed().await;
+
+    pair.a
+        .host
+        .virsh(&["snapshot-delete", "web", "before", "--metadata"]);
+    let id = pair.begun().await;
+    pair.has_moved(id, DomainState::Running).await;
 }
 
 async fn a_domain_moves_whose_qemu_runs_as_a_user_of_its_own(libvirt: PathBuf) {

@@ -12,11 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{guest, until};
-use drover_api::{
-    ClientError, ErrorCode, MigrateRequest, MigrationPhase, MigrationView, PlanRequest,
-};
+use drover_api::{ClientError, ErrorCode, MigrateRequest, MigrationPhase, MigrationView};
 use drover_libvirt::DomainState;
-use drover_plan::{Request, text};
 use drover_types::MigrationId;
 use pair::{Pair, Side, to};
 use tempfile::TempDir;
@@ -24,6 +21,7 @@ use tempfile::TempDir;
 on_each_libvirt! {
     a_domain_moves_with_its_disks_where_that_is_asked_for_and_comes_back_over_what_it_left
     a_file_that_is_there_already_keeps_a_domain_away_and_stays_as_it_is
+    a_domain_with_a_checkpoint_or_that_is_backed_up_stays_and_moves_once_it_has_none
     what_was_made_for_disks_goes_when_the_agent_is_killed_and_the_domain_stays
     a_copy_that_is_cancelled_leaves_the_domain_running_and_is_begun_again_as_often_as_is_wanted
     a_destination_whose_file_system_fills_up_keeps_nothing_and_the_domain_runs_on
@@ -148,12 +146,7 @@ async fn a_domain_moves_with_its_disks_where_that_is_asked_for_and_comes_back_ov
     let refused = pair.migrate("web").await.unwrap_err();
     let refused = refused.refusal().unwrap().message.clone();
     assert!(refused.contains("--with-disks"), "{refused}");
-    let request = Request::Drain {
-        hosts: ["a".parse().unwrap()].into(),
-        avoid: [].into(),
-    };
-    let planned = pair.a.agent().client.plan(&PlanRequest { request }).await;
-    let planned = text::plan(&planned.unwrap().plan);
+    let planned = pair.drain_plan().await;
     assert!(planned.contains("--with-disks"), "{planned}");
     assert_eq!(files(&pair.b), "");
 
@@ -210,6 +203,61 @@ async fn a_file_that_is_there_already_keeps_a_domain_away_and_stays_as_it_is(lib
     assert!(refused.message.contains("40 MiB are free"), "{refused:?}");
     pair.has_stayed().await;
     assert_eq!(files(&pair.b), "");
+}
+
+async fn a_domain_with_a_checkpoint_or_that_is_backed_up_stays_and_moves_once_it_has_none(
+    libvirt: PathBuf,
+) {
+    let pair = pair(&libvirt).await;
+    let virsh = |command: &str| {
+        let words: Vec<_> = command.split(' ').collect();
+        pair.a.host.virsh(&words)
+    };
+    // Only a qcow2 can have what it needs.
+    virsh("checkpoint-create-as web monday --diskspec vda --diskspec vdb,checkpoint=no");
+    // It runs until whoever reads from it has all, and nobody does.
+    let backup = "<domainbackup mode=\"pull\"><server transport=\"unix\" socket=\"/run/backup.sock\"/>\
+                  <disks><disk name=\"vda\" type=\"file\"><scratch file=\"/run/scratch\"/></disk>\
+                  <disk name=\"vdb\" backup=\"no\"/></disks></domainbackup>";
+    pair.a
+        .host
+        .shell(&format!("echo '{backup}' >/run/backup.xml"));
+    virsh("backup-begin web /run/backup.xml");
+    let [checkpoint, backup] = [
+        "libvirt has a checkpoint of it",
+        "libvirt makes a backup of it",
+    ];
+    let refused = async || {
+        let refused = moves(&pair.a, "b").await.unwrap_err();
+        let refused = refused.refusal().unwrap().clone();
+        assert_eq!(refused.code, ErrorCode::OfLibvirt, "{refused:?}");
+        refused.message
+    };
+    let told = [refused().await, pair.drain_plan().await, noted(&pair).await];
+    for told in told {
+        assert!(told.contains(checkpoint) && told.contains(backup), "{told}");
+        assert!(told.contains("`virsh domjobabort web`"), "{told}");
+    }
+    virsh("domjobabort web");
+    until("the backup has ended", async || {
+        !refused().await.contains(backup)
+    })
+    .await;
+    assert!(refused().await.contains(checkpoint));
+    assert_eq!(files(&pair.b), "");
+    pair.has_stayed().await;
+
+    virsh("checkpoint-delete web monday");
+    let id = begun(&pair).await;
+    pair.has_moved(id, DomainState::Running).await;
+    are_the_same(&pair);
+}
+
+/// What `drover vm show` notes of the domain.
+async fn noted(pair: &Pair) -> String {
+    let web = "web".parse().unwrap();
+    let shown = pair.a.agent().client.vm(&web).await.unwrap();
+    shown.notes.join("\n")
 }
 
 /// Until its disks are on their way, which takes four seconds then. The destination tells: libvirt asks the source's QEMU for its

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
+use crate::beside::{self, Beside};
 use crate::domain::{self, DomainState, Domains, Look, Xml};
 use crate::error::{CallError, Closed, ConnectError, Refusal};
 use crate::events::{Events, Job};
@@ -125,6 +126,16 @@ impl Connection {
             unless_gone(connection.domain(domain).and_then(|at| domain::look(&at)))
         };
         self.call("look at a domain", ask).await
+    }
+
+    /// What libvirt has of a domain beside its definition. It answers that without the domain's QEMU.
+    ///
+    /// # Errors
+    /// libvirt's reason, no answer, or the connection is lost.
+    pub async fn beside(&self, domain: Uuid) -> Result<Beside, CallError> {
+        let ask = move |connection: &raw::Connection| beside::read(&connection.domain(domain)?);
+        self.call("tell of a domain's snapshots and backups", ask)
+            .await
     }
 
     /// The job of a domain that is in memory, such as its migration, while there is one. Of a migration only the source tells.

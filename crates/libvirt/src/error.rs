@@ -22,6 +22,9 @@ const NO_DOMAIN: c_int = 42;
 /// `VIR_ERR_OPERATION_INVALID`.
 const OPERATION_INVALID: c_int = 55;
 
+/// `VIR_ERR_NO_DOMAIN_BACKUP`.
+const NO_DOMAIN_BACKUP: c_int = 104;
+
 impl Refusal {
     /// There is no such domain, or no longer.
     #[must_use]
@@ -33,6 +36,12 @@ impl Refusal {
     #[must_use]
     pub fn is_of_its_state(&self) -> bool {
         self.code == OPERATION_INVALID
+    }
+
+    /// No backup is made of the domain.
+    #[must_use]
+    pub fn is_no_backup(&self) -> bool {
+        self.code == NO_DOMAIN_BACKUP
     }
 }
 
@@ -59,7 +68,7 @@ pub enum LoadError {
         words: String,
     },
     /// It is older than what is used of it, or no libvirt.
-    #[error("{path} has no {function}: it is no libvirt, or one before 4.5")]
+    #[error("{path} has no {function}: it is no libvirt, or one before 6.0")]
     Incomplete {
         /// The library.
         path: PathBuf,

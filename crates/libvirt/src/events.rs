@@ -1,4 +1,5 @@
 use std::ffi::{CStr, c_int};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,6 +88,8 @@ impl Happening {
 /// What libvirt counted of a job. What it does not tell is `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Job {
+    /// What is done with the domain.
+    pub operation: Option<Operation>,
     /// From its begin.
     pub elapsed: Option<Duration>,
     /// How long the domain stood still, by the clocks of both hosts.
@@ -125,6 +128,7 @@ impl Job {
         let millis = |name| number(name).map(Duration::from_millis);
         let bytes = |name| number(name).map(Bytes);
         Self {
+            operation: number(c"operation").map(Operation),
             elapsed: millis(c"time_elapsed"),
             downtime: millis(c"downtime"),
             carried: bytes(c"memory_processed"),
@@ -141,6 +145,27 @@ impl Job {
             setup_time: millis(c"setup_time"),
             throttle: number(c"auto_converge_throttle"),
         }
+    }
+}
+
+/// What a job does, by libvirt's number for it. Source: `virDomainJobOperation` in libvirt's `libvirt-domain.h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Operation(pub u64);
+
+/// In words that follow "libvirt".
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            1 => "starts it",
+            2 => "saves it",
+            3 => "restores it",
+            4 | 5 => "migrates it",
+            6 | 10 => "makes or deletes a snapshot of it",
+            7 => "sets it back to a snapshot",
+            8 => "dumps it",
+            9 => "makes a backup of it",
+            other => return write!(f, "does something with it (operation {other})"),
+        })
     }
 }
 

@@ -19,6 +19,7 @@
 //! with its argument.
 
 mod abort;
+mod beside;
 mod connection;
 mod description;
 mod domain;
@@ -37,11 +38,12 @@ mod version;
 mod watch;
 
 pub use abort::abort_job;
+pub use beside::Beside;
 pub use connection::Connection;
 pub use description::{Card, Description, Disk, NoDescription, Processor, Source, Tie, confining};
 pub use domain::{Domain, DomainState, Domains, Look, Untold, Why, Xml};
 pub use error::{CallError, Closed, ConnectError, LoadError, NotEnded, NotReady, Refusal};
-pub use events::{Event, Events, Happening, Job, Notice};
+pub use events::{Event, Events, Happening, Job, Notice, Operation};
 pub use library::{Library, SYSTEM};
 pub use migration::{CopiedDisks, Migrating, Migration, Ready};
 pub use moving::{Before, Comes, Leaves, Shown};

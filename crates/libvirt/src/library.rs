@@ -110,7 +110,7 @@ mod tests {
             .to_string();
         assert_eq!(
             other,
-            "libc.so.6 has no virSetErrorFunc: it is no libvirt, or one before 4.5"
+            "libc.so.6 has no virSetErrorFunc: it is no libvirt, or one before 6.0"
         );
     }
 

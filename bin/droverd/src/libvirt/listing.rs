@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use drover_api::{ErrorCode, Refusal, VmView};
-use drover_libvirt::{Description, Xml};
+use drover_libvirt::{CallError, Description, Xml};
 use drover_types::{VmName, with_sources};
 
 use super::domains::views;
-use super::preflight::Preflight;
+use super::moving::keeping;
+use super::preflight::{COULD_NOT_BE_MOVED, Preflight};
 use super::twins::{self, Own, Owns};
+use super::virsh::Place;
 use super::{Libvirt, Seen, orders};
 use crate::agent::Context;
 use crate::limits;
@@ -81,14 +83,26 @@ async fn elsewhere(context: &Context, domain: &VmView) -> Option<String> {
 /// What would keep a domain on its host, and what another one would need for it; nothing of a libvirt that is not reached.
 async fn notes(context: &Context, domain: &VmView) -> Vec<String> {
     let id = domain.uuid.as_ref().and_then(|id| id.parse().ok());
-    let (Some(connection), Some(id)) = (context.libvirt.seen().connection, id) else {
+    let seen = context.libvirt.seen();
+    let (Some(connection), Some(id)) = (&seen.connection, id) else {
         return Vec::new();
     };
-    let asked = tokio::time::timeout(limits::SHOW, connection.xml(id, Xml::Current));
+    let place = Place {
+        host: &context.config.host,
+        uri: seen.uri.as_deref(),
+    };
+    let asked = tokio::time::timeout(limits::SHOW, async {
+        let xml = connection.xml(id, Xml::Current).await?;
+        Ok::<_, CallError>((xml, connection.beside(id).await?))
+    });
     let unknown = |why: String| vec![format!("what keeps it on its host is not known: {why}")];
     match asked.await {
-        Ok(Ok(xml)) => match Description::read(&xml) {
-            Ok(description) => Preflight::of(&description).notes(),
+        Ok(Ok((xml, beside))) => match Description::read(&xml) {
+            Ok(description) => {
+                let kept = keeping(place, &domain.name, &beside).into_iter();
+                let kept = kept.map(|why| format!("{COULD_NOT_BE_MOVED}{why}"));
+                kept.chain(Preflight::of(&description).notes()).collect()
+            }
             Err(error) => unknown(error.to_string()),
         },
         Ok(Err(error)) => unknown(with_sources(&error)),

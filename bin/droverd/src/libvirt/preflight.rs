@@ -14,6 +14,9 @@ use drover_libvirt::{Card, Description, Disk, Machine, Processor, Secret, Source
 /// The kind of domain whose processor is the hardware's.
 const ACCELERATED: &str = "kvm";
 
+/// Before each of its obstacles, where nobody has ordered it to move.
+pub const COULD_NOT_BE_MOVED: &str = "it could not be moved: ";
+
 /// Why a domain cannot leave its host, with what would change that.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Obstacle {
@@ -143,7 +146,7 @@ impl Preflight {
     pub fn notes(&self) -> Vec<String> {
         let obstacles = self.obstacles.iter();
         let mut notes: Vec<_> = obstacles
-            .map(|obstacle| format!("it could not be moved: {obstacle}"))
+            .map(|obstacle| format!("{COULD_NOT_BE_MOVED}{obstacle}"))
             .collect();
         let needs: Vec<_> = self.needs.iter().map(ToString::to_string).collect();
         if !needs.is_empty() {

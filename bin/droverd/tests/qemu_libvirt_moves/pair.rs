@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use drover_api::{
     ClientError, JoinRequest, LibvirtState, LimitRequest, LimitScope, MigrateRequest,
-    MigrationPhase, MigrationView, TokenRequest,
+    MigrationPhase, MigrationView, PlanRequest, TokenRequest,
 };
 use drover_lab::Console;
 use drover_libvirt::{Connection, Domain, DomainState};
+use drover_plan::{Request, text};
 use drover_types::{Convergence, MigrationId};
 use tempfile::TempDir;
 
@@ -238,6 +239,16 @@ impl Pair {
         })
         .await;
         id
+    }
+
+    /// The plan to empty the first host, as it is read.
+    pub async fn drain_plan(&self) -> String {
+        let request = Request::Drain {
+            hosts: ["a".parse().unwrap()].into(),
+            avoid: [].into(),
+        };
+        let planned = self.a.agent().client.plan(&PlanRequest { request }).await;
+        text::plan(&planned.unwrap().plan)
     }
 
     pub fn logs(&self) -> String {

@@ -108,13 +108,53 @@ impl<'c> Domain<'c> {
         // SAFETY: the reference is ours; the text is ours to free.
         unsafe {
             let text = (self.raw().table.virDomainGetXMLDesc)(self.pointer.as_ptr(), flags);
-            if text.is_null() {
-                return Err(self.raw().refusal());
-            }
+            self.given(text)
+        }
+    }
+
+    /// The XML of the backup that is made of it.
+    pub(crate) fn backup(&self) -> Result<String, Refusal> {
+        // SAFETY: as for `xml`.
+        unsafe {
+            let text = (self.raw().table.virDomainBackupGetXMLDesc)(self.pointer.as_ptr(), 0);
+            self.given(text)
+        }
+    }
+
+    /// A copy of an XML that was just answered; a refusal for null.
+    ///
+    /// # Safety
+    /// Null, or a text with its end that is ours to free, and used by nobody afterwards.
+    unsafe fn given(&self, text: *mut c_char) -> Result<String, Refusal> {
+        if text.is_null() {
+            return Err(self.raw().refusal());
+        }
+        // SAFETY: as promised by the caller.
+        unsafe {
             let copy = lent(text, limits::XML_BYTES);
-            libc::free(text.cast::<c_char>().cast());
+            libc::free(text.cast());
             Ok(copy)
         }
+    }
+
+    /// How many snapshots libvirt has of it.
+    pub(crate) fn snapshots(&self) -> Result<u32, Refusal> {
+        // SAFETY: the reference is ours.
+        let count = unsafe { (self.raw().table.virDomainSnapshotNum)(self.pointer.as_ptr(), 0) };
+        self.count(count)
+    }
+
+    /// How many checkpoints libvirt has of it.
+    pub(crate) fn checkpoints(&self) -> Result<u32, Refusal> {
+        let list = self.raw().table.virDomainListAllCheckpoints;
+        // SAFETY: the reference is ours; libvirt takes null where only their number is asked for.
+        let count = unsafe { list(self.pointer.as_ptr(), ptr::null_mut(), 0) };
+        self.count(count)
+    }
+
+    fn count(&self, answer: c_int) -> Result<u32, Refusal> {
+        self.raw().done(answer)?;
+        Ok(u32::try_from(answer).unwrap_or_default())
     }
 
     pub(crate) fn resume(&self) -> Result<(), Refusal> {

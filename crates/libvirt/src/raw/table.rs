@@ -14,6 +14,8 @@ pub(super) enum VirNetwork {}
 pub(super) enum VirStoragePool {}
 /// `virStorageVol`.
 pub(super) enum VirStorageVol {}
+/// `virDomainCheckpoint`.
+pub(super) enum VirDomainCheckpoint {}
 /// `virSecret`.
 pub(super) enum VirSecret {}
 /// `virTypedParameter`.
@@ -111,11 +113,15 @@ table! {
     fn virDomainResume(*mut VirDomain) -> c_int;
     fn virDomainDestroy(*mut VirDomain) -> c_int;
     fn virDomainUndefineFlags(*mut VirDomain, c_uint) -> c_int;
+    fn virDomainBackupGetXMLDesc(*mut VirDomain, c_uint) -> *mut c_char;
     fn virDomainGetJobStats(*mut VirDomain, *mut c_int, *mut *mut VirTypedParameter, *mut c_int, c_uint) -> c_int;
     fn virDomainAbortJob(*mut VirDomain) -> c_int;
     fn virDomainMigrateGetMaxDowntime(*mut VirDomain, *mut c_ulonglong, c_uint) -> c_int;
     fn virDomainMigrateSetMaxDowntime(*mut VirDomain, c_ulonglong, c_uint) -> c_int;
     fn virDomainMigrateToURI3(*mut VirDomain, *const c_char, *mut VirTypedParameter, c_uint, c_uint) -> c_int;
+    // libvirt-domain-snapshot.h, libvirt-domain-checkpoint.h
+    fn virDomainSnapshotNum(*mut VirDomain, c_uint) -> c_int;
+    fn virDomainListAllCheckpoints(*mut VirDomain, *mut *mut *mut VirDomainCheckpoint, c_uint) -> c_int;
     // libvirt-common.h
     fn virTypedParamsAddString(*mut *mut VirTypedParameter, *mut c_int, *mut c_int, *const c_char, *const c_char) -> c_int;
     fn virTypedParamsAddInt(*mut *mut VirTypedParameter, *mut c_int, *mut c_int, *const c_char, c_int) -> c_int;

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use drover_api::{DomainNeed, ErrorCode, IncomingRequest, MovingDomain, Refusal, VmDefinition};
 use drover_carrier::Disks;
-use drover_libvirt::{Connection, Description, DomainState, Look, Xml};
+use drover_libvirt::{CallError, Connection, Description, DomainState, Look, Xml};
 use drover_migrate::Migration;
 use drover_types::{HostName, MigrationId, VmName, in_short, with_sources};
 use uuid::Uuid;
 
 use super::arrival::{self, Arrival};
+use super::beside;
 use super::call::{Call, Stands};
 use super::conditions::{self, of_domain};
 use super::confined;
@@ -138,7 +139,9 @@ impl ToLeave<'_> {
             true => bonds,
             false => bonds.without_copies(),
         };
-        conditions::by_obstacles(place.host, &look.domain.name, &bonds.obstacles)?;
+        let mut obstacles = bonds.obstacles;
+        obstacles.extend(kept(place, &connection, &look).await?);
+        conditions::by_obstacles(place.host, &look.domain.name, &obstacles)?;
         let copied = disks::described(&bonds.local).await;
         let copied = copied.or_else(|why| {
             let called = &look.domain.name;
@@ -378,6 +381,34 @@ async fn described(
     let xml = connection.xml(look.domain.uuid, Xml::Current).await;
     let xml = xml.map_err(|error| unknown(with_sources(&error)))?;
     Description::read(&xml).map_err(|error| unknown(error.to_string()))
+}
+
+/// What keeps a domain by what libvirt has of it beside its definition, and does with it.
+///
+/// # Errors
+/// libvirt does not tell.
+async fn kept(
+    place: Place<'_>,
+    connection: &Connection,
+    look: &Look,
+) -> Result<Vec<String>, Refusal> {
+    let (called, uuid) = (&look.domain.name, look.domain.uuid);
+    let unknown = |error: CallError| {
+        let why = with_sources(&error);
+        let why = format!("whether libvirt does something with it is not known: {why}");
+        let refusal = of_domain(place.host, ErrorCode::LibvirtNotKnown, called, &why);
+        refusal.next(format!(
+            "{} tells what it does",
+            place.command("domjobinfo {}", called)
+        ))
+    };
+    let beside = connection.beside(uuid).await.map_err(unknown)?;
+    let mut kept = beside::keeping(place, called, &beside);
+    if !beside.is_backed_up {
+        let job = connection.job(uuid).await.map_err(unknown)?;
+        kept.extend(job.map(|job| beside::busy(place, called, &job)));
+    }
+    Ok(kept)
 }
 
 /// How long it may stand still at the end of a migration by now; none where libvirt does not tell: then it is left as it is.

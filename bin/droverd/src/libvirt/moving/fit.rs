@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use drover_api::DomainNeed;
-use drover_libvirt::{Connection, Description, Domain, Look, Xml};
+use drover_libvirt::{Beside, Connection, Description, Domain, Look, Xml};
 use drover_plan::inventory::GuestCpu;
 use drover_types::with_sources;
 use tokio::sync::Mutex;
@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::conditions::Bond;
 use super::disks::LocalDisk;
 use super::files::{Hang, Held, Looked};
-use super::{conditions, confined, files, limits, needs};
+use super::{beside, conditions, confined, files, limits, needs};
 use crate::agent::Context;
 use crate::libvirt::Seen;
 use crate::libvirt::domains::is_in_memory;
@@ -98,18 +98,18 @@ pub async fn fits(context: &Context, seen: &Seen) -> BTreeMap<Uuid, Fit> {
         match lately {
             Some(lately) => drop(fits.insert(domain.uuid, lately.fit.clone())),
             None => match ask(seen, domain, until).await {
-                Ok((look, description)) => asked.push((domain, look, description)),
+                Ok(told) => asked.push((domain, told)),
                 Err(why) => drop(fits.insert(domain.uuid, Fit::unknown(&why))),
             },
         }
     }
     let described = asked.iter();
     let described: Vec<_> = described
-        .map(|(domain, _, description)| (domain.uuid, description))
+        .map(|(domain, told)| (domain.uuid, &told.description))
         .collect();
     let bonds = all_bonds(context, &described).await;
-    for ((domain, look, description), bonds) in asked.iter().zip(bonds) {
-        let fit = fit(context, seen, (look, description), bonds.without_copies());
+    for ((domain, told), bonds) in asked.iter().zip(bonds) {
+        let fit = fit(context, seen, told, bonds.without_copies());
         fits.insert(domain.uuid, fit.clone());
         let domain = Domain::clone(domain);
         kept.insert(
@@ -125,10 +125,18 @@ pub async fn fits(context: &Context, seen: &Seen) -> BTreeMap<Uuid, Fit> {
 }
 
 /// What libvirt tells of a domain.
+#[derive(Debug)]
+struct Told {
+    look: Look,
+    beside: Beside,
+    description: Description,
+}
+
+/// Asks it for that.
 ///
 /// # Errors
 /// Why it does not.
-async fn ask(seen: &Seen, domain: &Domain, until: Instant) -> Result<(Look, Description), String> {
+async fn ask(seen: &Seen, domain: &Domain, until: Instant) -> Result<Told, String> {
     let connection = seen.connection.as_ref();
     let connection = connection.ok_or_else(|| {
         let why = seen.problem().unwrap_or("it is being looked for");
@@ -146,17 +154,22 @@ async fn ask(seen: &Seen, domain: &Domain, until: Instant) -> Result<(Look, Desc
         let look = connection.look(domain.uuid).await;
         let look = look.map_err(|error| with_sources(&error))?;
         let look = look.ok_or("libvirt has no such domain any more")?;
-        Ok::<_, String>((look, described(connection, domain.uuid).await?))
+        let beside = connection.beside(domain.uuid).await;
+        Ok::<_, String>(Told {
+            look,
+            beside: beside.map_err(|error| with_sources(&error))?,
+            description: described(connection, domain.uuid).await?,
+        })
     };
     timeout_at(until, asked).await.map_err(|_| late())?
 }
 
-fn fit(
-    context: &Context,
-    seen: &Seen,
-    (look, description): (&Look, &Description),
-    bonds: Bonds,
-) -> Fit {
+fn fit(context: &Context, seen: &Seen, told: &Told, bonds: Bonds) -> Fit {
+    let Told {
+        look,
+        beside,
+        description,
+    } = told;
     let (domain, place) = (
         &look.domain,
         Place {
@@ -169,6 +182,7 @@ fn fit(
         Err(refusal) => (None, Some(refusal.message)),
     };
     let mut blockers: Vec<String> = stands.into_iter().chain(bonds.obstacles).collect();
+    blockers.extend(beside::keeping(place, &domain.name, beside));
     blockers.extend(place.uri.and_then(no_systems));
     let confined = confined::look(context, &domain.name, &description.confined_by);
     blockers.extend(confined.err().map(|refusal| refusal.message));

@@ -16,6 +16,7 @@ mod arrival;
 mod arriving;
 mod as_held;
 mod begin;
+mod beside;
 mod call;
 mod conditions;
 mod confined;
@@ -40,6 +41,7 @@ mod turns;
 mod words;
 
 pub use begin::{ToLeave, arrive, forget_arrivals, taken_up, to_leave};
+pub(super) use beside::keeping;
 pub(super) use files::Looks;
 pub(super) use fit::Fits;
 pub use fit::{Fit, fits};
