@@ -6,12 +6,12 @@
 use drover_types::Bytes;
 
 use crate::inventory::GuestCpu;
-use crate::model::{GroupIx, HostIx, Misfit, Model, VmIx};
+use crate::model::{GroupIx, HostIx, Model, VmIx};
 use crate::policy::Spread;
+use crate::processor::Misfit;
 use crate::refusal::NoPlace;
 use crate::state::{Mode, State};
 use crate::units::{Unit, is_hard};
-use crate::words::Word;
 
 /// A [`NoPlace`] without its words: it is made and thrown away by the million.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,7 +175,10 @@ impl Obstacle {
                 here: model.hosts[model.at[vm]].qemu,
                 there: model.hosts[host].qemu,
             },
-            Self::Cpu(vm, misfit) => misfit.reason(model, vm, host),
+            Self::Cpu(vm, misfit) => {
+                let (here, there) = (model.hosts[model.at[vm]], model.hosts[host]);
+                misfit.reason(&model.vms[vm].cpu, &here.cpu, &there.cpu)
+            }
             Self::MoveFailed(vm) => NoPlace::MoveFailed { vm: name(vm) },
             Self::Together(group, with) => NoPlace::Together {
                 group: model.together.names[group].clone(),
@@ -210,31 +213,5 @@ fn same_domain(model: &Model<'_>, group: GroupIx, with: VmIx, host: HostIx) -> N
             domain: model.domain_names[domain].clone(),
         },
         None => NoPlace::Apart { group, with },
-    }
-}
-
-impl Misfit {
-    fn reason(self, model: &Model<'_>, vm: VmIx, host: HostIx) -> NoPlace {
-        let there = &model.hosts[host].cpu;
-        let source = &model.hosts[model.at[vm]].cpu;
-        let missing = |wanted: &std::collections::BTreeSet<Word>| NoPlace::CpuFeatures {
-            missing: wanted.difference(&there.features).cloned().collect(),
-        };
-        match (self, &model.vms[vm].cpu) {
-            (Self::Passthrough, _) => NoPlace::CpuPassthrough {
-                here: source.model.clone(),
-                there: there.model.clone(),
-            },
-            (
-                Self::Model,
-                GuestCpu::Named {
-                    model: Some(model), ..
-                },
-            ) => NoPlace::CpuModel {
-                model: model.clone(),
-            },
-            (_, GuestCpu::Named { features, .. }) => missing(features),
-            (_, GuestCpu::Passthrough) => missing(&source.features),
-        }
     }
 }

@@ -31,6 +31,7 @@ mod place;
 pub mod plan;
 pub mod policy;
 pub mod precopy;
+pub mod processor;
 mod reasons;
 mod rebalance;
 pub mod refusal;

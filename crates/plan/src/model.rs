@@ -9,6 +9,7 @@ use drover_types::{HostName, VmName};
 
 use crate::inventory::{GuestCpu, Host, HostState, Inventory, Vm, VmState};
 use crate::policy::{ClusterPolicy, Headroom, Strength};
+use crate::processor::{Misfit, misfit};
 use crate::refusal::NoPlace;
 use crate::request::Request;
 use crate::words::Word;
@@ -32,14 +33,6 @@ pub(crate) struct Room {
 pub(crate) struct Member {
     pub(crate) group: GroupIx,
     pub(crate) hard: bool,
-}
-
-/// Why a processor is not one for a guest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Misfit {
-    Model,
-    Features,
-    Passthrough,
 }
 
 /// Groups of one kind.
@@ -300,7 +293,7 @@ fn cpus(hosts: &[&Host], vms: &[&Vm], at: &[HostIx]) -> (Vec<usize>, Vec<Vec<Opt
             misfits.push(
                 hosts
                     .iter()
-                    .map(|host| misfit(&vm.cpu, source, host))
+                    .map(|host| misfit(&vm.cpu, &source.cpu, &host.cpu))
                     .collect(),
             );
             misfits.len() - 1
@@ -308,23 +301,4 @@ fn cpus(hosts: &[&Host], vms: &[&Vm], at: &[HostIx]) -> (Vec<usize>, Vec<Vec<Opt
         class_of.push(class);
     }
     (class_of, misfits)
-}
-
-fn misfit(cpu: &GuestCpu, source: &Host, host: &Host) -> Option<Misfit> {
-    match cpu {
-        GuestCpu::Named { model, features } => {
-            if model
-                .as_ref()
-                .is_some_and(|model| !host.cpu.models.contains(model))
-            {
-                return Some(Misfit::Model);
-            }
-            (!features.is_subset(&host.cpu.features)).then_some(Misfit::Features)
-        }
-        GuestCpu::Passthrough if host.cpu.model != source.cpu.model => Some(Misfit::Passthrough),
-        GuestCpu::Passthrough => {
-            let missing = !source.cpu.features.is_subset(&host.cpu.features);
-            missing.then_some(Misfit::Features)
-        }
-    }
 }

@@ -25,8 +25,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::{ErrorCode, InventoryView, Refusal};
-use drover_hypervisor::Hypervisor;
+use drover_hypervisor::{Hypervisor, Processors};
 use drover_plan::Digest;
+use drover_plan::inventory::HostCpu;
 use drover_types::{Bytes, VmName, with_sources};
 use serde::Deserialize;
 
@@ -63,6 +64,21 @@ impl Inventory {
 /// # Errors
 /// Why none of them tells.
 pub async fn processors(context: &Context) -> Result<drover_tune::facts::Offers, String> {
+    let (model, offers) = offered(context).await?;
+    Ok(processor::offers(&model, &offers))
+}
+
+/// This host's processor, as a plan compares it.
+///
+/// # Errors
+/// Why none of its QEMUs tells.
+pub async fn own_processor(context: &Context) -> Result<HostCpu, String> {
+    let (model, offers) = offered(context).await?;
+    Ok(processor::host_cpu(&model, &offers))
+}
+
+/// The processor's name, and what each QEMU offers.
+async fn offered(context: &Context) -> Result<(String, Vec<Processors>), String> {
     let model = facts::processor()
         .map_err(|error| with_sources(&error))?
         .model;
@@ -70,7 +86,7 @@ pub async fn processors(context: &Context) -> Result<drover_tune::facts::Offers,
     let (offers, silent) = context.inventory.offers.of(binaries).await;
     match silent.into_iter().next() {
         Some(why) if offers.is_empty() => Err(why),
-        _ => Ok(processor::offers(&model, &offers)),
+        _ => Ok((model, offers)),
     }
 }
 

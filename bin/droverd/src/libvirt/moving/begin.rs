@@ -25,6 +25,7 @@ use super::offers::{self, Fresh};
 use super::other::OtherHost;
 use super::owed::{self, Given};
 use super::places;
+use super::processor;
 use super::record::{DomainRecord, kept_definition};
 use super::turns::{Taken, Turn, Way};
 use crate::agent::Context;
@@ -154,6 +155,7 @@ impl ToLeave<'_> {
         }));
         let there = &migration.destination;
         offers::knows_all(context, there, &look.domain.name, &files).await?;
+        let passed = processor::look(context, there, &look.domain.name, &described).await?;
         let (needs, beyond) = needs::told(files, &Preflight::of(&described).needs);
         let here = offers::offers(context, Some(&connection), &needs, Fresh::Now).await;
         let needs = offers::believed(needs, &here);
@@ -185,7 +187,7 @@ impl ToLeave<'_> {
             (line, Some(self.turn)),
         );
         held.reach_at_first(connection);
-        let notes = [stands, beyond];
+        let notes = [stands, beyond, passed];
         Ok((held, notes.into_iter().flatten().collect()))
     }
 }

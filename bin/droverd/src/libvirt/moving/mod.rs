@@ -35,6 +35,7 @@ mod offers;
 mod other;
 mod owed;
 mod places;
+mod processor;
 mod progress;
 mod record;
 mod turns;
