@@ -11,7 +11,7 @@ mod support;
 use std::path::PathBuf;
 
 use common::{domain, guest, until};
-use drover_api::{ErrorCode, MigrationPhase};
+use drover_api::{ErrorCode, MigrationPhase, Refusal};
 use drover_libvirt::DomainState;
 use drover_types::MigrationId;
 use pair::Pair;
@@ -22,8 +22,16 @@ on_each_libvirt! {
     a_domain_moves_by_its_id_whatever_its_name
     a_domain_with_a_snapshot_stays_and_moves_once_libvirt_has_none
     a_domain_moves_whose_qemu_runs_as_a_user_of_its_own
+    a_domain_stays_while_the_destination_lacks_its_network_and_moves_once_that_is_there
+    a_domain_that_crashed_is_left_where_it_is
+    a_domain_with_a_device_of_its_host_is_left_where_it_is
     domains_that_all_move_at_once_do_not_keep_each_other_from_it
     a_domain_that_another_host_has_in_memory_is_not_moved
+}
+
+async fn refused(pair: &Pair) -> Refusal {
+    let error = pair.migrate("web").await.unwrap_err();
+    error.refusal().unwrap().clone()
 }
 
 async fn a_domain_without_a_definition_moves_and_has_none_there(libvirt: PathBuf) {
@@ -70,8 +78,7 @@ async fn a_domain_with_a_snapshot_stays_and_moves_once_libvirt_has_none(libvirt:
         .host
         .virsh(&["snapshot-create", "web", "--redefine", "/run/snapshot.xml"]);
     let why = "libvirt has a snapshot of it";
-    let error = pair.migrate("web").await.unwrap_err();
-    let refusal = error.refusal().unwrap();
+    let refusal = refused(&pair).await;
     assert_eq!(refusal.code, ErrorCode::OfLibvirt, "{refusal:?}");
     assert!(refusal.message.contains(why), "{refusal:?}");
     let planned = pair.drain_plan().await;
@@ -101,6 +108,81 @@ async fn a_domain_moves_whose_qemu_runs_as_a_user_of_its_own(libvirt: PathBuf) {
     assert_eq!(user.trim(), "libvirt-qemu");
     let id = pair.begun().await;
     pair.has_moved(id, DomainState::Running).await;
+}
+
+async fn a_domain_stays_while_the_destination_lacks_its_network_and_moves_once_that_is_there(
+    libvirt: PathBuf,
+) {
+    let driver = "usr/lib/x86_64-linux-gnu/libvirt/connection-driver/libvirt_driver_network.so";
+    if !libvirt.join(driver).exists() {
+        println!("skipped, because this libvirt was unpacked without its driver for networks");
+        return;
+    }
+    let lan =
+        "<network><name>lan</name><forward mode=\"bridge\"/><bridge name=\"lan7\"/></network>";
+    let make = format!(
+        "ip link add lan7 type bridge && ip link set lan7 up && echo '{lan}' >/run/lan.xml && virsh net-create /run/lan.xml"
+    );
+    let card = "<interface type='network'><source network='lan'/><model type='virtio'/><rom enabled='no'/></interface>";
+    let xml = guest::idle("web").replace("<memballoon", &format!("{card}<memballoon"));
+    let pair = Pair::with(&libvirt, &xml, &make).await;
+    let why = "libvirt's network \"lan\"";
+    let refusal = refused(&pair).await;
+    assert_eq!(refusal.code, ErrorCode::HostLacks, "{refusal:?}");
+    assert!(refusal.message.contains(why), "{refusal:?}");
+    let planned = pair.drain_plan().await;
+    assert!(planned.contains(why), "{planned}");
+    pair.has_stayed().await;
+
+    pair.b.host.shell(&make);
+    let id = pair.begun().await;
+    pair.has_moved(id, DomainState::Running).await;
+}
+
+async fn a_domain_that_crashed_is_left_where_it_is(libvirt: PathBuf) {
+    let xml = guest::idle("web")
+        .replace("<on_crash>destroy", "<on_crash>preserve")
+        .replace("<memballoon", "<panic model='isa'/><memballoon");
+    let pair = Pair::new(&libvirt, TempDir::new().unwrap(), &xml).await;
+    // What a kernel that panics says to that device.
+    let panics = ["qemu-monitor-command", "web", "--hmp", "o /b 0x505 1"];
+    pair.a.host.virsh(&panics);
+    until("the agent knows that it crashed", async || {
+        let vms = pair.a.agent().client.vms().await.unwrap();
+        pair.a.state().await == Some(DomainState::Crashed)
+            && vms
+                .iter()
+                .any(|vm| vm.state != drover_api::VmState::Running)
+    })
+    .await;
+    let refusal = refused(&pair).await;
+    assert_eq!(refusal.code, ErrorCode::VmNotRunning, "{refusal:?}");
+    assert!(refusal.message.contains("it is crashed"), "{refusal:?}");
+    let planned = pair.drain_plan().await;
+    assert!(planned.contains("it is crashed"), "{planned}");
+    assert_eq!(pair.a.state().await, Some(DomainState::Crashed));
+    assert_eq!(pair.b.web().await, None);
+}
+
+/// The device is a stand-in: a USB device that is not there, which a domain may have all the same where it is optional. No machine of
+/// these tests has one to give away, and their kernel no USB at all, so that there is an empty folder for it.
+async fn a_domain_with_a_device_of_its_host_is_left_where_it_is(libvirt: PathBuf) {
+    let device = "<controller type='usb' model='qemu-xhci'/><hostdev mode='subsystem' type='usb'><source startupPolicy='optional'>\
+                  <vendor id='0x1234'/><product id='0xbeef'/></source></hostdev>";
+    let xml = guest::idle("web").replace("<memballoon", &format!("{device}<memballoon"));
+    let no_usb = |a: &mut pair::Side, _: &mut pair::Side| {
+        let empty = "mount -t tmpfs tmpfs /sys/bus && mkdir -p /sys/bus/usb/devices";
+        a.host.shell(empty);
+    };
+    let folder = TempDir::new().unwrap();
+    let (pair, ()) = Pair::prepared(&libvirt, folder, &xml, no_usb).await;
+    let why = "the usb device 1234:beef of its host: detach it";
+    let refusal = refused(&pair).await;
+    assert_eq!(refusal.code, ErrorCode::OfLibvirt, "{refusal:?}");
+    assert!(refusal.message.contains(why), "{refusal:?}");
+    let planned = pair.drain_plan().await;
+    assert!(planned.contains(why), "{planned}");
+    pair.has_stayed().await;
 }
 
 async fn domains_that_all_move_at_once_do_not_keep_each_other_from_it(libvirt: PathBuf) {

@@ -42,7 +42,7 @@ const SIZE: &str = "32M";
 fn xml() -> String {
     let disks = DISKS.map(|(target, file, format)| {
         format!(
-            "<disk type='file' device='disk'><driver name='qemu' type='{format}'/><source file='{file}'/>\
+            "<disk type='file' device='disk'><driver name='qemu' type='{format}' discard='unmap'/><source file='{file}'/>\
              <target dev='{target}' bus='virtio'/></disk>"
         )
     });
