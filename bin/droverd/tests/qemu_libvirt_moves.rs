@@ -10,12 +10,10 @@ mod support;
 
 use std::path::PathBuf;
 
-use common::{PATIENCE, guest, until};
+use common::{guest, until};
 use drover_api::{ClientError, ErrorCode, EventKind, EventView, MigrationPhase, Refusal};
-use drover_lab::Console;
 use drover_libvirt::DomainState;
-use pair::Pair;
-use tempfile::TempDir;
+use pair::{Pair, verified_on};
 
 on_each_libvirt! {
     a_domain_moves_and_runs_there_and_only_there
@@ -38,19 +36,10 @@ fn refused(error: ClientError) -> Refusal {
 }
 
 async fn a_domain_moves_and_runs_there_and_only_there(libvirt: PathBuf) {
-    if guest::lacks_something().await {
+    let Some(pair) = Pair::busy(&libvirt).await else {
         return;
-    }
-    let folder = TempDir::new().unwrap();
-    let xml = guest::xml("web", folder.path()).await;
-    let pair = Pair::new(&libvirt, folder, &xml).await;
+    };
     pair.a.host.virsh(&["autostart", "web"]);
-    let console = Console::default();
-    let serial = pair.a.host.path(guest::SERIAL);
-    console.attach(&serial, PATIENCE).await.unwrap();
-    console.wait_heartbeat(PATIENCE).await.unwrap();
-    let ready = tokio::time::timeout(PATIENCE, console.wait_ready()).await;
-    ready.unwrap().unwrap();
     let before = pair.a.web().await.unwrap();
     assert!(before.autostart);
 
@@ -64,11 +53,7 @@ async fn a_domain_moves_and_runs_there_and_only_there(libvirt: PathBuf) {
     let view = pair.a.migration(id).await;
     assert_eq!(view.paths.len(), 2, "{view:#?}");
     assert!(view.downtime_ms.is_some() && view.bytes.total.0 > 0);
-    let serial = pair.b.host.path(guest::SERIAL);
-    console.attach(&serial, PATIENCE).await.unwrap();
-    console.wait_sequence(2, PATIENCE).await.unwrap();
-    let verified = console.verify().await.unwrap();
-    assert_eq!((verified.pages, verified.bad), ((64 << 20) / 4096, 0));
+    verified_on(&pair.b.host).await;
 }
 
 async fn a_domain_that_was_paused_is_paused_there(libvirt: PathBuf) {
@@ -129,6 +114,7 @@ async fn a_domain_that_is_cancelled_runs_on_and_can_move_again(libvirt: PathBuf)
     pair.a.agent().client.cancel(id).await.unwrap();
     pair.a.phase_is(id, MigrationPhase::Cancelled).await;
     pair.has_stayed().await;
+    verified_on(&pair.a.host).await;
     until("it is as before", async || {
         let limit = pair.a.host.virsh(&["migrate-getmaxdowntime", "web"]);
         limit.trim() == "1234" && pair.a.web().await.is_some_and(|web| web.autostart)
@@ -155,12 +141,14 @@ async fn a_domain_moves_on_over_the_nic_that_is_left_and_stays_when_none_is(libv
     pair.a.host.shell("ip link set eth0 down");
     pair.a.phase_is(id, MigrationPhase::Failed).await;
     pair.has_stayed().await;
+    verified_on(&pair.a.host).await;
     pair.a
         .host
         .shell("ip link set eth0 up && ip link set eth1 up");
     pair.unlimited().await;
     let id = pair.begun().await;
     pair.has_moved(id, DomainState::Running).await;
+    verified_on(&pair.b.host).await;
 }
 
 async fn a_domain_moves_on_while_the_sources_agent_is_killed_and_is_handed_off_by_the_next_one(
@@ -181,6 +169,7 @@ async fn a_domain_moves_on_while_the_sources_agent_is_killed_and_is_handed_off_b
     .await;
     pair.a.start_agent().await;
     pair.has_moved(id, DomainState::Running).await;
+    verified_on(&pair.b.host).await;
     assert!(pair.b.web().await.unwrap().autostart);
 }
 
@@ -195,6 +184,7 @@ async fn a_domain_moves_on_while_the_destinations_agent_is_killed_and_is_run_by_
     pair.b.start_agent().await;
     pair.unlimited().await;
     pair.has_moved(id, DomainState::Running).await;
+    verified_on(&pair.b.host).await;
 }
 
 async fn a_domain_stays_when_the_destinations_libvirtd_is_killed(libvirt: PathBuf) {
@@ -208,6 +198,7 @@ async fn a_domain_stays_when_the_destinations_libvirtd_is_killed(libvirt: PathBu
     pair.a.phase_is(id, MigrationPhase::Failed).await;
     pair.b.phase_is(id, MigrationPhase::Abandoned).await;
     pair.has_stayed().await;
+    verified_on(&pair.a.host).await;
 }
 
 async fn a_domain_stays_when_the_sources_libvirtd_is_killed(libvirt: PathBuf) {
@@ -221,5 +212,6 @@ async fn a_domain_stays_when_the_sources_libvirtd_is_killed(libvirt: PathBuf) {
     pair.a.connect_again().await;
     pair.a.phase_is(id, MigrationPhase::Failed).await;
     pair.has_stayed().await;
+    verified_on(&pair.a.host).await;
     assert!(pair.a.web().await.unwrap().autostart, "it is as before");
 }

@@ -11,12 +11,11 @@ mod support;
 use std::path::{Path, PathBuf};
 
 use common::host::Host;
-use common::{PATIENCE, until};
+use common::until;
 use drover_api::{GuestPlace, MigrationPhase};
-use drover_lab::Console;
 use drover_libvirt::DomainState;
 use drover_types::MigrationId;
-use pair::Pair;
+use pair::{Pair, verified_on};
 
 on_each_libvirt! {
     a_domain_that_arrived_stays_when_the_sources_libvirtd_dies_before_it_hears_of_that
@@ -115,15 +114,6 @@ async fn what_arrived_is_given_up_where_its_copy_is_destroyed_as_nobody_knows_wh
 }
 
 /// The guest finds all of its memory as it left it, and goes on.
-async fn verified_on(host: &Host) {
-    let console = Console::default();
-    let serial = host.path(common::guest::SERIAL);
-    console.attach(&serial, PATIENCE).await.unwrap();
-    console.wait_sequence(2, PATIENCE).await.unwrap();
-    let verified = console.verify().await.unwrap();
-    assert_eq!((verified.pages, verified.bad), ((64 << 20) / 4096, 0));
-}
-
 impl Host {
     /// Whether libvirtd has written down that the migration is in this phase.
     fn is_at(&self, phase: &str) -> bool {

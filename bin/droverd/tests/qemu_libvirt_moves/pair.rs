@@ -396,3 +396,13 @@ impl Host {
         self.shell(&large).trim() != "0"
     }
 }
+
+/// The guest goes on there, and finds all of its memory as it left it.
+pub async fn verified_on(host: &Host) {
+    let console = Console::default();
+    let serial = host.path(guest::SERIAL);
+    console.attach(&serial, PATIENCE).await.unwrap();
+    console.wait_sequence(2, PATIENCE).await.unwrap();
+    let verified = console.verify().await.unwrap();
+    assert_eq!((verified.pages, verified.bad), ((64 << 20) / 4096, 0));
+}
