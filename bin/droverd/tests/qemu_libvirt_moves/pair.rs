@@ -339,6 +339,23 @@ impl Pair {
         Some((pair, made))
     }
 
+    /// The domain comes back from where it went.
+    pub async fn comes_back(&self) {
+        let client = &self.b.agent().client;
+        until("the agent there knows of it", async || {
+            let vms = client.vms().await.unwrap();
+            vms.iter().any(|vm| vm.name == "web" && vm.pid.is_some())
+        })
+        .await;
+        let ordered = client.migrate(&"web".parse().unwrap(), &to("a")).await;
+        let ordered = ordered.unwrap_or_else(|error| panic!("{error:?}\n{}", self.logs()));
+        self.b.phase_is(ordered.id, MigrationPhase::Completed).await;
+        self.a.phase_is(ordered.id, MigrationPhase::Running).await;
+        assert_eq!(self.b.web().await, None);
+        assert_eq!(self.b.host.qemus(), Vec::<String>::new());
+        assert_eq!(self.a.state().await, Some(DomainState::Running));
+    }
+
     /// One of which all memory was sent, and whose destination's libvirtd does not take it in until it goes on.
     pub async fn begun_and_sent(&self) -> MigrationId {
         let id = self.begun_slowly().await;

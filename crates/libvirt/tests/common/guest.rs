@@ -6,7 +6,7 @@ use drover_lab::{Image, find_probe, require};
 use drover_types::Bytes;
 
 /// The QEMU that libvirt starts.
-const QEMU: &str = "/usr/bin/qemu-system-x86_64";
+pub const QEMU: &str = "/usr/bin/qemu-system-x86_64";
 
 /// Where a guest's serial port is, on its host.
 const HERE: &str = "/run";

@@ -131,10 +131,7 @@ impl Host {
 
     /// The processes of QEMUs that run guests, as numbered on the host.
     pub fn qemus(&self) -> Vec<String> {
-        let found = self.run(
-            "pgrep",
-            &["-f", "^/usr/bin/qemu-system-x86_64 -name guest="],
-        );
+        let found = self.run("pgrep", &["-f", "^/[^ ]*/qemu-system-x86_64 -name guest="]);
         let found = String::from_utf8(found.stdout).unwrap();
         found.lines().map(str::to_owned).collect()
     }
