@@ -13,12 +13,14 @@ use std::path::PathBuf;
 use common::{guest, until};
 use drover_api::{ClientError, ErrorCode, EventKind, EventView, MigrationPhase, Refusal};
 use drover_libvirt::DomainState;
-use pair::{Pair, verified_on};
+use pair::{Pair, Side, verified_on};
+use tempfile::TempDir;
 
 on_each_libvirt! {
     a_domain_moves_and_runs_there_and_only_there
     a_domain_that_was_paused_is_paused_there
     what_libvirt_refuses_comes_back_in_its_words_and_the_domain_runs_on
+    a_host_that_insists_on_libvirts_own_encryption_is_told_with_what_to_do
     what_the_destination_lacks_is_named_before_libvirt_is_asked
     a_domain_moves_on_over_the_nic_that_is_left_and_stays_when_none_is
     a_domain_that_is_cancelled_runs_on_and_can_move_again
@@ -81,6 +83,25 @@ async fn what_libvirt_refuses_comes_back_in_its_words_and_the_domain_runs_on(lib
     let refusal = refused(pair.migrate("off").await.unwrap_err());
     assert_eq!(refusal.code, ErrorCode::VmNotRunning, "{refusal:?}");
     assert!(refusal.message.contains("shut off"), "{refusal:?}");
+}
+
+async fn a_host_that_insists_on_libvirts_own_encryption_is_told_with_what_to_do(libvirt: PathBuf) {
+    let insist = |a: &mut Side, b: &mut Side| {
+        for side in [a, b] {
+            let word = "echo 'migrate_tls_force = 1' >>/etc/libvirt/qemu.conf";
+            side.host.shell(word);
+            side.host.signal_libvirtd("KILL");
+            side.host.start_libvirtd();
+        }
+    };
+    let folder = TempDir::new().unwrap();
+    let (pair, ()) = Pair::prepared(&libvirt, folder, &guest::idle("web"), insist).await;
+    let id = pair.begun().await;
+    let failed = pair.a.phase_is(id, MigrationPhase::Failed).await;
+    let cause = failed.cause.unwrap();
+    let words = "What to do: set `migrate_tls_force = 0`";
+    assert!(cause.contains(words), "{cause}");
+    pair.has_stayed().await;
 }
 
 async fn what_the_destination_lacks_is_named_before_libvirt_is_asked(libvirt: PathBuf) {

@@ -91,6 +91,7 @@ async fn moves_where_libvirt_lets_it(pair: &Pair, libvirt: &Path) {
     let failed = pair.a.phase_is(id, MigrationPhase::Failed).await;
     let cause = failed.cause.unwrap();
     assert!(cause.to_lowercase().contains("unsafe"), "{cause}");
+    assert!(cause.contains("What to do: "), "{cause}");
     pair.has_stayed().await;
 }
 

@@ -5,6 +5,8 @@ use drover_libvirt::{CallError, Ready, Why};
 use drover_types::with_sources;
 use tokio::sync::watch;
 
+use super::advice::advice;
+
 /// What is known of a migration that libvirt was asked for, or was not yet. Whoever has a clone hears how it ends.
 #[derive(Debug, Clone)]
 pub struct Call {
@@ -164,7 +166,14 @@ impl From<Result<(), CallError>> for Stands {
             Err(error @ (CallError::Lost { .. } | CallError::TimedOut { .. })) => {
                 Self::Unanswered(with_sources(&error))
             }
-            Err(error) => Self::Failed(with_sources(&error)),
+            Err(error) => {
+                let advice = match &error {
+                    CallError::Refused { source, .. } => advice(source),
+                    _ => None,
+                };
+                let advice = advice.map(|what| format!(". What to do: {what}"));
+                Self::Failed(with_sources(&error) + &advice.unwrap_or_default())
+            }
         }
     }
 }
@@ -209,12 +218,13 @@ mod tests {
         let source = Refusal {
             words: "unsupported CPU".to_owned(),
             domain: 10,
-            code: 67,
+            code: 91,
         };
         let Stands::Failed(words) = Stands::from(Err(CallError::Refused { what, source })) else {
             panic!();
         };
         assert!(words.contains("unsupported CPU"), "{words}");
+        assert!(words.contains("What to do: give"), "{words}");
         let source = Closed::ByLibvirtd;
         let lost = Stands::from(Err(CallError::Lost { what, source }));
         assert!(matches!(lost, Stands::Unanswered(_)), "{lost:?}");

@@ -12,6 +12,7 @@
 //!
 //! [`Movable::resume`]: drover_hypervisor::Movable::resume
 
+mod advice;
 mod arrival;
 mod arriving;
 mod as_held;
