@@ -10,7 +10,7 @@ mod support;
 
 use std::path::PathBuf;
 
-use common::{domain, guest, until};
+use common::{domain, guest, unpacked, until};
 use drover_api::{ErrorCode, MigrationPhase, Refusal};
 use drover_libvirt::DomainState;
 use drover_types::MigrationId;
@@ -28,6 +28,20 @@ on_each_libvirt! {
     a_domain_of_qemu_7_2_moves_there_and_back
     domains_that_all_move_at_once_do_not_keep_each_other_from_it
     a_domain_that_another_host_has_in_memory_is_not_moved
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_domain_moves_to_a_newer_libvirt_and_back() {
+    let (Some(older), Some(newer)) = (unpacked("9.0"), unpacked("11.3")) else {
+        return;
+    };
+    let (folder, xml) = (TempDir::new().unwrap(), guest::idle("web"));
+    let (pair, ()) = Pair::prepared_on([&older, &newer], folder, &xml, |_, _| ()).await;
+    pair.a.host.virsh(&["autostart", "web"]);
+    let id = pair.begun().await;
+    pair.has_moved(id, DomainState::Running).await;
+    pair.comes_back().await;
+    assert!(pair.a.web().await.unwrap().autostart);
 }
 
 async fn refused(pair: &Pair) -> Refusal {

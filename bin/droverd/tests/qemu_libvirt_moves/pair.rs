@@ -169,8 +169,18 @@ impl Pair {
         xml: &str,
         prepare: impl FnOnce(&mut Side, &mut Side) -> T,
     ) -> (Self, T) {
-        let mut a = Side::alone(libvirt, "a", 1).await;
-        let mut b = Side::alone(libvirt, "b", 2).await;
+        Self::prepared_on([libvirt; 2], folder, xml, prepare).await
+    }
+
+    /// The same, with a libvirt for each.
+    pub async fn prepared_on<T>(
+        [of_a, of_b]: [&Path; 2],
+        folder: TempDir,
+        xml: &str,
+        prepare: impl FnOnce(&mut Side, &mut Side) -> T,
+    ) -> (Self, T) {
+        let mut a = Side::alone(of_a, "a", 1).await;
+        let mut b = Side::alone(of_b, "b", 2).await;
         wire(&a.host, &b.host);
         let made = prepare(&mut a, &mut b);
         for side in [&mut a, &mut b] {
