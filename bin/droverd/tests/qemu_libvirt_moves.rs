@@ -44,12 +44,35 @@ async fn a_domain_moves_and_runs_there_and_only_there(libvirt: PathBuf) {
     pair.a.host.virsh(&["autostart", "web"]);
     let before = pair.a.web().await.unwrap();
     assert!(before.autostart);
+    for told in [&["--title", "The shop"][..], &["Asks <nobody>"]] {
+        let desc = ["desc", "web", "--live", "--config"];
+        pair.a.host.virsh(&[&desc, told].concat());
+    }
+    let note = "<note>kept</note>";
+    let told = [
+        "metadata",
+        "web",
+        "urn:example:notes",
+        "--live",
+        "--config",
+        "--key",
+        "notes",
+        "--set",
+        note,
+    ];
+    pair.a.host.virsh(&told);
 
     let id = pair.begun().await;
     pair.has_moved(id, DomainState::Running).await;
     let there = pair.b.web().await.unwrap();
     assert_eq!(there.uuid, before.uuid);
     assert!(there.autostart, "autostart goes along");
+    for which in [&["dumpxml", "web"][..], &["dumpxml", "web", "--inactive"]] {
+        let xml = pair.b.host.virsh(which);
+        for word in ["<title>The shop", "<description>Asks", ">kept</"] {
+            assert!(xml.contains(word), "no {word}: {xml}");
+        }
+    }
 
     // Over both NICs, and the guest finds all of its memory as it left it.
     let view = pair.a.migration(id).await;
