@@ -11,7 +11,7 @@ mod support;
 use std::path::PathBuf;
 
 use common::{guest, until};
-use drover_api::{ClientError, ErrorCode, EventKind, EventView, MigrationPhase, Refusal};
+use drover_api::{ClientError, ErrorCode, MigrationPhase, Refusal};
 use drover_libvirt::DomainState;
 use pair::{Pair, Side, verified_on};
 use tempfile::TempDir;
@@ -174,13 +174,7 @@ async fn a_domain_moves_on_over_the_nic_that_is_left_and_stays_when_none_is(libv
         return;
     };
     let id = pair.begun_slowly().await;
-    pair.a.host.shell("ip link set eth1 down");
-    until("its loss is told", async || {
-        let events = pair.a.agent().client.events(id).await.unwrap();
-        let lost = |event: &EventView| matches!(event.kind, EventKind::PathLost { .. });
-        events.iter().any(lost)
-    })
-    .await;
+    pair.loses("eth1", id).await;
     assert_eq!(pair.a.state().await, Some(DomainState::Running));
     pair.a.host.shell("ip link set eth0 down");
     pair.a.phase_is(id, MigrationPhase::Failed).await;

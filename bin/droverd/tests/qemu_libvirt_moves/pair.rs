@@ -8,8 +8,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use drover_api::{
-    ClientError, JoinRequest, LibvirtState, LimitRequest, LimitScope, MigrateRequest,
-    MigrationPhase, MigrationView, PlanRequest, TokenRequest,
+    ClientError, EventKind, EventView, JoinRequest, LibvirtState, LimitRequest, LimitScope,
+    MigrateRequest, MigrationPhase, MigrationView, PlanRequest, TokenRequest,
 };
 use drover_lab::Console;
 use drover_libvirt::{Connection, Domain, DomainState};
@@ -402,6 +402,17 @@ impl Pair {
         })
         .await;
         pair
+    }
+
+    /// A link of the first host goes down, and the migration is told to have lost it.
+    pub async fn loses(&self, nic: &str, id: MigrationId) {
+        self.a.host.shell(&format!("ip link set {nic} down"));
+        until("its loss is told", async || {
+            let events = self.a.agent().client.events(id).await.unwrap();
+            let lost = |event: &EventView| matches!(event.kind, EventKind::PathLost { .. });
+            events.iter().any(lost)
+        })
+        .await;
     }
 
     /// As fast as it goes.
