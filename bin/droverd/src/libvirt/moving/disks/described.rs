@@ -27,10 +27,12 @@ pub struct LocalDisk {
 impl LocalDisk {
     /// Why it keeps its domain here, for as long as nobody asks for a copy.
     pub fn obstacle(&self) -> String {
-        format!(
-            "its disk {} is in a file on {}, which no other host shares: `drover migrate --with-disks` copies it",
-            self.disk.target, self.file_system
-        )
+        let (target, on) = (&self.disk.target, &self.file_system);
+        let local = format!("its disk {target} is in a file on {on}, which no other host shares");
+        match not_copied(&self.disk) {
+            Some(why) => format!("{local}, and {why}"),
+            None => format!("{local}: `drover migrate --with-disks` copies it"),
+        }
     }
 }
 
@@ -94,4 +96,38 @@ fn not_copied(disk: &Disk) -> Option<String> {
     (!disk.below.is_empty()).then(|| {
         "is changes of another file only, which are not copied apart: `virsh blockpull` makes one file of both".to_owned()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use drover_libvirt::Source;
+
+    use super::*;
+
+    #[test]
+    fn a_copy_is_named_where_one_can_be_made_and_else_what_is_in_its_way() {
+        let path = PathBuf::from("/images/web.qcow2");
+        let mut local = LocalDisk {
+            disk: Disk {
+                target: "vda".to_owned(),
+                source: Source::File(path.clone()),
+                format: Some("qcow2".to_owned()),
+                below: Vec::new(),
+                read_only: false,
+                transient: false,
+                mirrored: false,
+                shareable: false,
+                encrypted: false,
+            },
+            path,
+            file_system: "ext4".to_owned(),
+        };
+        let plain = local.obstacle();
+        assert!(plain.contains("vda is in a file on ext4"), "{plain}");
+        assert!(plain.contains("--with-disks"), "{plain}");
+        local.disk.below = vec![Source::File("/images/base.qcow2".into())];
+        let chain = local.obstacle();
+        assert!(chain.contains("`virsh blockpull`"), "{chain}");
+        assert!(!chain.contains("--with-disks"), "{chain}");
+    }
 }
