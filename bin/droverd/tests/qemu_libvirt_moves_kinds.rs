@@ -133,14 +133,18 @@ async fn a_domain_stays_while_the_destination_lacks_its_network_and_moves_once_t
         println!("skipped, because this libvirt was unpacked without its driver for networks");
         return;
     }
-    let lan =
-        "<network><name>lan</name><forward mode=\"bridge\"/><bridge name=\"lan7\"/></network>";
-    let make = format!(
-        "ip link add lan7 type bridge && ip link set lan7 up && echo '{lan}' >/run/lan.xml && virsh net-create /run/lan.xml"
-    );
+    // What the network is made of is another bridge on the other host.
+    let make = |bridge: &str| {
+        let lan = format!(
+            "<network><name>lan</name><forward mode=\"bridge\"/><bridge name=\"{bridge}\"/></network>"
+        );
+        format!(
+            "ip link add {bridge} type bridge && ip link set {bridge} up && echo '{lan}' >/run/lan.xml && virsh net-create /run/lan.xml"
+        )
+    };
     let card = "<interface type='network'><source network='lan'/><model type='virtio'/><rom enabled='no'/></interface>";
     let xml = guest::idle("web").replace("<memballoon", &format!("{card}<memballoon"));
-    let pair = Pair::with(&libvirt, &xml, &make).await;
+    let pair = Pair::with(&libvirt, &xml, &make("lan7")).await;
     let why = "libvirt's network \"lan\"";
     let refusal = refused(&pair).await;
     assert_eq!(refusal.code, ErrorCode::HostLacks, "{refusal:?}");
@@ -149,7 +153,7 @@ async fn a_domain_stays_while_the_destination_lacks_its_network_and_moves_once_t
     assert!(planned.contains(why), "{planned}");
     pair.has_stayed().await;
 
-    pair.b.host.shell(&make);
+    pair.b.host.shell(&make("lan8"));
     let id = pair.begun().await;
     pair.has_moved(id, DomainState::Running).await;
 }

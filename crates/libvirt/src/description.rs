@@ -329,7 +329,9 @@ fn card(node: Node<'_, '_>) -> Card {
     let of = child(node, "source");
     let said = |name: &str| of.and_then(|of| attribute(of, name)).unwrap_or_default();
     match node.attribute("type").unwrap_or_default() {
+        // Of one of libvirt's networks, while it runs: what that is made of on this host, which may be another bridge there.
         "network" => Card::Network(said("network")),
+        "bridge" | "direct" if !said("network").is_empty() => Card::Network(said("network")),
         "bridge" => Card::Bridge(said("bridge")),
         "direct" => Card::Interface(said("dev")),
         "user" | "ethernet" | "null" => Card::Anything,

@@ -90,6 +90,8 @@ fn network_cards_are_known_by_what_they_are_connected_to() {
         "<interface type='network'><source network='default' bridge='virbr0'/></interface>\
          <interface type='bridge'><source bridge='br0'/></interface>\
          <interface type='direct'><source dev='eth0' mode='bridge'/></interface>\
+         <interface type='bridge'><source network='lan' portid='7' bridge='br1'/></interface>\
+         <interface type='direct'><source network='wan' dev='eth1' mode='bridge'/></interface>\
          <interface type='user'/><interface type='hostdev' managed='yes'/>\
          <interface type='vhostuser'><source type='unix' path='/run/ovs'/></interface>",
         "",
@@ -98,6 +100,8 @@ fn network_cards_are_known_by_what_they_are_connected_to() {
         Card::Network("default".to_owned()),
         Card::Bridge("br0".to_owned()),
         Card::Interface("eth0".to_owned()),
+        Card::Network("lan".to_owned()),
+        Card::Network("wan".to_owned()),
         Card::Anything,
         Card::Device,
         Card::Other("vhostuser".to_owned()),
