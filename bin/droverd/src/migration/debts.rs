@@ -13,6 +13,8 @@ use crate::libvirt::{Debt, DomainRecord, Ended, Left, ToLeave};
 use crate::limits;
 
 const STARTED: &str = "somebody has started the domain here since: its definition is left";
+const DISKS_STARTED: &str =
+    "somebody has started the domain here since, which writes to its disks here";
 
 /// What came of it.
 #[derive(Debug, PartialEq, Eq)]
@@ -161,14 +163,27 @@ impl Migrations {
             Ok(ended) => ended,
             Err(why) => return Paid::NotYet(why),
         };
-        match self.may_go(migration, domain).await {
+        let left = match ended.left().await {
+            Ok(left) => left,
+            Err(why) => return Paid::NotYet(why),
+        };
+        if let Err(why) = ended.settle_disks() {
+            return Paid::NotYet(why);
+        }
+        let judged = match Judged::of_disks(left) {
+            None => self.may_go(migration, domain).await,
+            Some(judged) => judged,
+        };
+        match judged {
             Judged::Later(why) => Paid::NotYet(why),
             Judged::Stays(why) => {
                 ended.keep_disks();
-                Paid::Over(format!("{why}; so are its disks here"))
+                Paid::Over(format!("{why}; its disks here stay"))
             }
-            Judged::Goes => match ended.remove_disks() {
-                Ok(what) => Paid::Over(what),
+            Judged::Goes => match ended.remove_disks().await {
+                Ok(Some(what)) => Paid::Over(what),
+                // The next time it is judged anew.
+                Ok(None) => Paid::NotYet(DISKS_STARTED.to_owned()),
                 Err(why) => Paid::NotYet(why),
             },
         }
@@ -205,6 +220,15 @@ enum Judged {
 }
 
 impl Judged {
+    /// Of what was made for its disks, by what is here of it; none where that depends on the source. What a domain that somebody started
+    /// here writes to is its own, whoever else keeps one.
+    fn of_disks(here: Left) -> Option<Self> {
+        match here {
+            Left::InMemory => Some(Self::Stays(DISKS_STARTED.to_owned())),
+            Left::Nothing | Left::Definition => None,
+        }
+    }
+
     /// Nothing is taken away that may be the last there is: whoever keeps the domain has to have it.
     fn by(source: &HostName, verdict: Verdict, there: Option<DomainHeld>) -> Self {
         match (verdict, there) {
@@ -235,6 +259,15 @@ pub(super) fn next(role: MigrationRole, domain: Option<&DomainRecord>) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_made_for_disks_stays_where_somebody_started_the_domain_whatever_its_source_says() {
+        let started = Judged::of_disks(Left::InMemory);
+        assert_eq!(started, Some(Judged::Stays(DISKS_STARTED.to_owned())));
+        for off in [Left::Nothing, Left::Definition] {
+            assert_eq!(Judged::of_disks(off), None, "{off:?}");
+        }
+    }
 
     #[test]
     fn a_definition_that_came_goes_only_where_its_source_keeps_the_domain_and_has_it() {

@@ -227,7 +227,7 @@ impl Held for HeldDomain {
             if arrival.has_begun() {
                 self.owe_definition().await;
             }
-            self.end_disks(arrival.has_begun());
+            self.end_disks(arrival);
             arrival.forget();
         })
     }

@@ -144,17 +144,28 @@ impl HeldDomain {
     }
 
     /// Takes away what was made here for its disks, where it does not come; that is owed until its source has said so, once that may have
-    /// asked libvirt.
-    pub(super) fn end_disks(&self, has_begun: bool) {
+    /// asked libvirt. What it may have written to is left.
+    pub(super) fn end_disks(&self, arrival: &Arrival) {
         let state = &self.context.config.state;
         if !disks::is_recorded(state, self.migration) {
             return;
         }
+        if arrival.may_have_written() {
+            disks::forget(state, self.migration);
+            let why = "somebody has had the domain run here: files that were made here for its disks are left, and are not removed".to_owned();
+            self.now().owes.push(Owed { debt: None, why });
+            return;
+        }
         let source = &self.other;
-        let owed = match has_begun {
-            true => Err(format!(
-                "they go once {source} says that it keeps the domain"
-            )),
+        let owed = match arrival.has_begun() {
+            true => {
+                if let Err(why) = disks::settle(state, self.migration) {
+                    tracing::warn!(id = %self.migration, why, "looked at again before anything is removed");
+                }
+                Err(format!(
+                    "they go once {source} says that it keeps the domain"
+                ))
+            }
             false => disks::remove(state, self.migration).map(drop),
         };
         if let Err(why) = owed {
@@ -315,6 +326,7 @@ impl HeldDomain {
     }
 
     fn owe(&self, debt: Debt, why: String) {
+        let debt = Some(debt);
         self.now().owes.push(Owed { debt, why });
     }
 }

@@ -10,7 +10,7 @@ use drover_types::HostName;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::identity::{FileId, nanos};
+use super::identity::{AtRest, FileId};
 use crate::registry::files;
 
 /// The folder below the state directory.
@@ -21,8 +21,8 @@ const FOLDER: &str = "left-behind";
 pub struct LeftFile {
     path: PathBuf,
     file: FileId,
-    modified: Option<u64>,
-    bytes: u64,
+    #[serde(flatten)]
+    at_rest: AtRest,
 }
 
 impl LeftFile {
@@ -30,8 +30,7 @@ impl LeftFile {
         Self {
             path: path.to_owned(),
             file: FileId::of(found),
-            modified: found.modified().ok().and_then(nanos),
-            bytes: found.len(),
+            at_rest: AtRest::of(found),
         }
     }
 

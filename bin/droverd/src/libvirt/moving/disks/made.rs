@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::super::files::holder;
-use super::identity::FileId;
+use super::identity::{AtRest, FileId};
 use super::image::{self, Image};
 use super::left::{LeftFile, left};
 use super::limits;
@@ -32,6 +32,41 @@ struct Made {
     path: PathBuf,
     /// None before it was there under any name.
     file: Option<FileId>,
+    /// As it was once libvirt had ended what it copied, and nobody had it open; none before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    at_rest: Option<AtRest>,
+}
+
+/// What became of what was made.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    pub gone: Vec<PathBuf>,
+    /// Somebody has written to these since they were at rest: they are somebody's.
+    pub written: Vec<PathBuf>,
+}
+
+impl Removed {
+    pub fn told(&self) -> String {
+        let named = |what: &str, paths: &[PathBuf]| {
+            let paths: Vec<_> = paths
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect();
+            (!paths.is_empty()).then(|| format!("{what}: {}", paths.join(", ")))
+        };
+        let told = [
+            named("what was made here for its disks was removed", &self.gone),
+            named(
+                "somebody has written since to what was made here for its disks, and it is left",
+                &self.written,
+            ),
+        ];
+        let told: Vec<_> = told.into_iter().flatten().collect();
+        match told.is_empty() {
+            true => "nothing that was made here for its disks is left".to_owned(),
+            false => told.join("; "),
+        }
+    }
 }
 
 /// Makes files for these disks of a domain, with nothing in them. What the same domain left here is replaced: what is to be told of that.
@@ -69,6 +104,7 @@ async fn make_all(
         all.push(Made {
             path: disk.path.clone(),
             file: None,
+            at_rest: None,
         });
         write(state, migration, &all).map_err(failed)?;
         let beside = beside(&disk.path, migration);
@@ -127,14 +163,44 @@ fn sync(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Takes away what was made here for a migration: what that was.
+/// Notes of what was made how it stands, where nobody has it open: whoever writes to it from now on has it for his own.
+///
+/// # Errors
+/// It is not known, or cannot be written down.
+pub fn settle(state: &Path, migration: MigrationId) -> Result<(), String> {
+    let before = read(state, migration)?;
+    let mut all = before.clone();
+    for made in &mut all {
+        let path = &made.path;
+        let failed = |error: io::Error| format!("{} cannot be looked at: {error}", path.display());
+        let found = match fs::symlink_metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            found => found.map_err(failed)?,
+        };
+        let is_own = made.file == Some(FileId::of(&found));
+        if is_own && made.at_rest.is_none() && holder(path, &found).map_err(failed)?.is_none() {
+            made.at_rest = Some(AtRest::of(&found));
+        }
+    }
+    match all == before {
+        true => Ok(()),
+        false => write(state, migration, &all),
+    }
+}
+
+/// Takes away what was made here for a migration, but what somebody wrote to since it was at rest.
 ///
 /// # Errors
 /// Something of it stays, for now: a process has it open, or it cannot be removed.
-pub fn remove(state: &Path, migration: MigrationId) -> Result<Vec<PathBuf>, String> {
+pub fn remove(state: &Path, migration: MigrationId) -> Result<Removed, String> {
     let all = read(state, migration)?;
-    let mut removed = Vec::new();
-    for Made { path, file } in &all {
+    let mut removed = Removed::default();
+    for Made {
+        path,
+        file,
+        at_rest,
+    } in &all
+    {
         let stays = |why: String| format!("{} stays here for now: {why}", path.display());
         files::remove(&beside(path, migration)).map_err(|error| stays(error.to_string()))?;
         let found = match fs::symlink_metadata(path) {
@@ -145,12 +211,16 @@ pub fn remove(state: &Path, migration: MigrationId) -> Result<Vec<PathBuf>, Stri
         if *file != Some(FileId::of(&found)) {
             continue;
         }
+        if at_rest.is_some_and(|before| before != AtRest::of(&found)) {
+            removed.written.push(path.clone());
+            continue;
+        }
         let holder = holder(path, &found).map_err(|error| stays(error.to_string()))?;
         if let Some(pid) = holder {
             return Err(stays(format!("process {pid} has it open")));
         }
         files::remove(path).map_err(|error| stays(error.to_string()))?;
-        removed.push(path.clone());
+        removed.gone.push(path.clone());
     }
     forget(state, migration);
     Ok(removed)
@@ -231,6 +301,13 @@ mod tests {
         }
     }
 
+    fn gone(paths: &[&Path]) -> Removed {
+        Removed {
+            gone: paths.iter().map(|path| path.to_path_buf()).collect(),
+            written: Vec::new(),
+        }
+    }
+
     fn names(folder: &Path) -> Vec<String> {
         let all = fs::read_dir(folder).unwrap();
         let mut all: Vec<_> = all
@@ -258,9 +335,9 @@ mod tests {
         let why = remove(state.path(), ID).unwrap_err();
         assert!(why.contains("has it open") && path.exists(), "{why}");
         drop(open);
-        assert_eq!(remove(state.path(), ID), Ok(vec![path.clone()]));
+        assert_eq!(remove(state.path(), ID), Ok(gone(&[&path])));
         assert!(names(folder.path()).is_empty() && !is_recorded(state.path(), ID));
-        assert_eq!(remove(state.path(), ID), Ok(vec![]));
+        assert_eq!(remove(state.path(), ID), Ok(gone(&[])));
     }
 
     #[tokio::test]
@@ -292,8 +369,40 @@ mod tests {
         let other = folder.path().join("restored.img");
         fs::write(&other, "somebody's").unwrap();
         fs::rename(&other, &path).unwrap();
-        assert_eq!(remove(state.path(), ID), Ok(vec![]));
+        assert_eq!(remove(state.path(), ID), Ok(gone(&[])));
         assert_eq!(fs::read(&path).unwrap(), b"somebody's");
+    }
+
+    #[tokio::test]
+    async fn what_somebody_wrote_to_once_nobody_copied_to_it_any_more_is_somebodys() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = tempfile::tempdir().unwrap();
+        let [copied, used] = ["a.img", "b.img"].map(|name| folder.path().join(name));
+        make(state.path(), ID, DOMAIN, &[disk(&copied), disk(&used)])
+            .await
+            .unwrap();
+        let write = |path: &Path, seconds| {
+            let file = fs::File::options().write(true).open(path).unwrap();
+            let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+            file.set_modified(at).unwrap();
+            file
+        };
+        // While it is copied to it is not at rest.
+        let open = write(&copied, 10);
+        drop(write(&used, 10));
+        settle(state.path(), ID).unwrap();
+        drop(open);
+        drop(write(&copied, 20));
+        settle(state.path(), ID).unwrap();
+        // A guest was started with it, and has ended, while nobody looked.
+        drop(write(&used, 30));
+        settle(state.path(), ID).unwrap();
+        let removed = remove(state.path(), ID).unwrap();
+        let written = vec![used];
+        let gone = vec![copied];
+        assert_eq!(removed, Removed { gone, written });
+        assert_eq!(names(folder.path()), ["b.img"]);
+        assert!(!is_recorded(state.path(), ID));
     }
 
     #[tokio::test]
@@ -321,12 +430,13 @@ mod tests {
         let begun = Made {
             path: path.clone(),
             file: None,
+            at_rest: None,
         };
         write(state.path(), ID, &[begun]).unwrap();
         fs::write(beside(&path, ID), "").unwrap();
         // What came there meanwhile is somebody's.
         fs::write(&path, "somebody's").unwrap();
-        assert_eq!(remove(state.path(), ID), Ok(vec![]));
+        assert_eq!(remove(state.path(), ID), Ok(gone(&[])));
         assert_eq!(names(folder.path()), ["web.img"]);
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! # Invariant
 //! No file is removed or replaced but one that the agent made here for this very migration, or that this very domain left here when it was
-//! handed off; and none that any process has open.
+//! handed off; none that any process has open; and none of a domain that may have run here, or that somebody wrote to since libvirt copied to it.
 
 mod described;
 mod identity;
@@ -20,7 +20,7 @@ mod room;
 
 pub use described::{LocalDisk, described};
 pub use left::{leave, told};
-pub use made::{forget, is_recorded, make, remove};
+pub use made::{forget, is_recorded, make, remove, settle};
 pub use room::offer;
 
 use drover_api::{DomainNeed, MovingDomain, NewDisk};
