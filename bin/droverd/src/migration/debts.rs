@@ -167,7 +167,7 @@ impl Migrations {
             Ok(left) => left,
             Err(why) => return Paid::NotYet(why),
         };
-        if let Err(why) = ended.settle_disks() {
+        if let Err(why) = ended.settle_disks().await {
             return Paid::NotYet(why);
         }
         let judged = match Judged::of_disks(left) {

@@ -40,6 +40,7 @@ mod turns;
 mod words;
 
 pub use begin::{ToLeave, arrive, forget_arrivals, taken_up, to_leave};
+pub(super) use disks::Works as DiskWorks;
 pub(super) use files::Looks;
 pub(super) use fit::Fits;
 pub use fit::{Fit, fits};

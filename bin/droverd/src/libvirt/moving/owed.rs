@@ -86,8 +86,9 @@ impl<'a> Ended<'a> {
     ///
     /// # Errors
     /// It is not known, or cannot be written down.
-    pub fn settle_disks(&self) -> Result<(), String> {
-        disks::settle(&self.context.config.state, self.migration)
+    pub async fn settle_disks(&self) -> Result<(), String> {
+        let works = self.context.libvirt.disk_works();
+        disks::settle(works, &self.context.config.state, self.migration).await
     }
 
     /// Takes away what was made here for its disks, unless it is in memory: in words; none where it is.
@@ -100,7 +101,8 @@ impl<'a> Ended<'a> {
         if self.left().await? == Left::InMemory {
             return Ok(None);
         }
-        let removed = disks::remove(&self.context.config.state, self.migration)?;
+        let works = self.context.libvirt.disk_works();
+        let removed = disks::remove(works, &self.context.config.state, self.migration).await?;
         Ok(Some(removed.told()))
     }
 

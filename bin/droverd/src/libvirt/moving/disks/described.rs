@@ -13,7 +13,7 @@ use super::image;
 const BLOCK: u64 = 512;
 
 /// What is a file's own of its mode: no privileges of whoever runs it.
-const PERMISSIONS: u32 = 0o777;
+pub const PERMISSIONS: u32 = 0o777;
 
 /// A disk in a file that no other host has.
 #[derive(Debug, Clone, PartialEq, Eq)]

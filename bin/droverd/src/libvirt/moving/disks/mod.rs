@@ -13,15 +13,22 @@
 mod described;
 mod identity;
 mod image;
+mod ledger;
 mod left;
 mod limits;
 mod made;
+mod place;
+mod removed;
 mod room;
+mod works;
 
 pub use described::{LocalDisk, described};
-pub use left::{leave, told};
-pub use made::{forget, is_recorded, make, remove, settle};
+pub use ledger::{forget, is_recorded};
+pub use left::{left_by, told};
+pub use made::make;
+pub use removed::{remove, settle};
 pub use room::offer;
+pub use works::Works;
 
 use drover_api::{DomainNeed, MovingDomain, NewDisk};
 
