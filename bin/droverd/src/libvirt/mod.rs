@@ -39,7 +39,7 @@ pub use domains::{is_in_memory, name, state};
 pub use listing::{all, show};
 pub use moving::{
     Debt, DomainRecord, DomainWay, Ended, Fit, Left, Owed, ToLeave, answer, arrive, fits,
-    forget_arrivals, kept_definition, taken_up, to_leave,
+    forget_arrivals, forget_disks, kept_definition, taken_up, to_leave,
 };
 pub use orders::find;
 pub use present::Present;

@@ -67,7 +67,7 @@ impl Migrations {
                 Debt::Disks => self.remove_disks(&migration, &domain).await,
             };
             match paid {
-                Paid::NotYet(why) => tracing::debug!(id = %migration.id, ?debt, why, "not yet"),
+                Paid::NotYet(why) => self.not_yet(key, debt, &why).await,
                 Paid::Over(what) => self.paid(key, debt, what).await,
             }
         }
@@ -106,10 +106,30 @@ impl Migrations {
                 return Change::Nothing;
             }
             tracing::info!(id = %snapshot.view.id, ?debt, what, "done");
-            if debt == Debt::Definition {
-                snapshot.view.next = None;
+            if debt != Debt::Settings {
+                snapshot.view.next = next(snapshot.view.role, snapshot.domain.as_ref());
             }
             snapshot.record(EventKind::Fallback { what });
+            Change::Shown
+        })
+        .await;
+    }
+
+    /// Shows why, where that is another reason than before.
+    async fn not_yet(&self, key: Key, debt: Debt, why: &str) {
+        self.amend(key, |snapshot| {
+            let Some(next) = next(snapshot.view.role, snapshot.domain.as_ref()) else {
+                return Change::Nothing;
+            };
+            // Of two the first one's: both would be written down in turn, for ever.
+            let mut owes = snapshot.domain.iter().flat_map(|domain| &domain.owes);
+            let shown = owes.find(|owed| **owed != Debt::Settings) == Some(&debt);
+            let next = Some(format!("{next}. Not yet, because: {why}"));
+            if !shown || snapshot.view.next == next {
+                return Change::Nothing;
+            }
+            tracing::info!(id = %snapshot.view.id, ?debt, why, "not yet");
+            snapshot.view.next = next;
             Change::Shown
         })
         .await;
@@ -247,12 +267,21 @@ impl Judged {
     }
 }
 
-/// What is shown of a migration of which a definition may be left here.
+/// What is shown of a migration of which a definition, or files for disks, may be left here.
 pub(super) fn next(role: MigrationRole, domain: Option<&DomainRecord>) -> Option<String> {
-    let owes = domain.is_some_and(|domain| domain.owes.contains(&Debt::Definition));
-    (owes && role == MigrationRole::Destination).then(|| {
-        "a definition that came with the domain may be left here: do not start it; it goes once the source says that it keeps the domain"
-            .to_owned()
+    let owes = |debt| domain.is_some_and(|domain| domain.owes.contains(&debt));
+    let left = match (owes(Debt::Definition), owes(Debt::Disks)) {
+        (true, true) => {
+            "a definition that came with the domain, and files that were made for its disks,"
+        }
+        (true, false) => "a definition that came with the domain",
+        (false, true) => "files that were made for its disks",
+        (false, false) => return None,
+    };
+    (role == MigrationRole::Destination).then(|| {
+        format!(
+            "{left} may be left here: do not start it; that goes once the source says that it keeps the domain"
+        )
     })
 }
 

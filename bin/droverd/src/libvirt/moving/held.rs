@@ -157,9 +157,12 @@ impl HeldDomain {
         if !is_under_way && !disks::is_recorded(state, self.migration) {
             return;
         }
+        let paths = disks::listed(disks::of(&self.domain.moving).iter().map(|disk| &disk.path));
         if arrival.may_have_written() {
             disks::forget(state, self.migration);
-            let why = "somebody has had the domain run here: files that were made here for its disks are left, and are not removed".to_owned();
+            let why = format!(
+                "somebody has had the domain run here: files that were made here for its disks are left, and are not removed: {paths}"
+            );
             self.now().owes.push(Owed { debt: None, why });
             return;
         }
@@ -170,7 +173,8 @@ impl HeldDomain {
                     tracing::warn!(id = %self.migration, why, "looked at again before anything is removed");
                 }
                 Err(format!(
-                    "they go once {source} says that it keeps the domain"
+                    "start nothing with them; they go once {source} says that it keeps the domain; if {source} is gone for good, they may be \
+                     the last that there is of them"
                 ))
             }
             false => disks::remove(works, state, self.migration).await.map(drop),
@@ -178,7 +182,7 @@ impl HeldDomain {
         if let Err(why) = owed {
             self.owe(
                 Debt::Disks,
-                format!("files that were made here for its disks are left: {why}"),
+                format!("files that were made here for its disks are left ({paths}): {why}"),
             );
         }
     }

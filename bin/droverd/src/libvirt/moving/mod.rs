@@ -39,7 +39,7 @@ mod record;
 mod turns;
 mod words;
 
-pub use begin::{ToLeave, arrive, forget_arrivals, taken_up, to_leave};
+pub use begin::{ToLeave, arrive, forget_arrivals, forget_disks, taken_up, to_leave};
 pub(super) use disks::Works as DiskWorks;
 pub(super) use files::Looks;
 pub(super) use fit::Fits;

@@ -19,6 +19,9 @@ use super::limits;
 
 const PROGRAM: &str = "qemu-img";
 
+/// Why such a one is not copied.
+pub const ENCRYPTED: &str = "is encrypted in its file, which a copy would not be";
+
 /// What a guest sees of an image, and how it is laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Image {
@@ -72,13 +75,18 @@ fn read(told: &str) -> Result<Image, String> {
     let data = info.format_specific.map(|specific| specific.data);
     let data = data.unwrap_or_default();
     let loses = [
-        info.backing_filename.map(|below| {
-            format!("is changes of {below} only, which are not copied apart: `virsh blockpull` makes one file of both")
-        }),
-        data.data_file.map(|file| format!("has its contents in another file, {file}")),
-        info.encrypted.then(|| "is encrypted in its file, which a copy would not be".to_owned()),
-        several("snapshots in its file, which a copy would not have", info.snapshots.len()),
-        several("bitmaps of what was changed since a backup, which a copy would not have", data.bitmaps.len()),
+        info.backing_filename.map(|below| changes_of(&below)),
+        data.data_file
+            .map(|file| format!("has its contents in another file, {file}")),
+        info.encrypted.then(|| ENCRYPTED.to_owned()),
+        several(
+            "snapshots in its file, which a copy would not have",
+            info.snapshots.len(),
+        ),
+        several(
+            "bitmaps of what was changed since a backup, which a copy would not have",
+            data.bitmaps.len(),
+        ),
     ];
     if let Some(why) = loses.into_iter().flatten().next() {
         return Err(why);
@@ -94,6 +102,13 @@ fn read(told: &str) -> Result<Image, String> {
     };
     let size = Bytes(info.virtual_size);
     Ok(Image { size, layout })
+}
+
+/// Why one that has another file below it is not copied.
+pub fn changes_of(below: &str) -> String {
+    format!(
+        "is changes of {below} only, which are not copied apart: `virsh blockpull` makes one file of both"
+    )
 }
 
 fn several(what: &str, count: usize) -> Option<String> {

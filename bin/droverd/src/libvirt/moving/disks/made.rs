@@ -25,6 +25,7 @@ use super::left::{LeftFile, left};
 use super::limits;
 use super::place::{Name, Place};
 use super::removed::{listed, remove_all};
+use super::room::most;
 use super::works::{Stop, Works};
 
 /// Makes files for these disks of a domain, with nothing in them. What the same domain left here is replaced: what is to be told of that.
@@ -65,6 +66,7 @@ fn make_all(
         path: disk.path.clone(),
         file: None,
         at_rest: None,
+        most: most(disk),
     };
     let mut all: Vec<Made> = disks.iter().map(begun).collect();
     stop.check()?;
@@ -464,6 +466,7 @@ mod tests {
             path: path.clone(),
             file: Some(new.id),
             at_rest: None,
+            most: Bytes(0),
         };
         write(state.path(), ID, &[made]).unwrap();
         new.place.exchange().unwrap();
@@ -482,6 +485,7 @@ mod tests {
             path: path.clone(),
             file: None,
             at_rest: None,
+            most: Bytes(0),
         };
         write(state.path(), ID, &[begun]).unwrap();
         let place = Place::open(&path, ID).unwrap().unwrap();

@@ -23,10 +23,10 @@ mod room;
 mod works;
 
 pub use described::{LocalDisk, described};
-pub use ledger::{forget, is_recorded};
+pub use ledger::{forget, forget_all_but, is_recorded};
 pub use left::{left_by, told};
 pub use made::make;
-pub use removed::{remove, settle};
+pub use removed::{listed, remove, settle};
 pub use room::offer;
 pub use works::Works;
 

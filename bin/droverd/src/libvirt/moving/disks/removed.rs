@@ -196,10 +196,7 @@ pub fn remove_all(state: &Path, migration: MigrationId) -> Result<Removed, Strin
     Ok(removed)
 }
 
-pub fn listed(paths: &[PathBuf]) -> String {
-    let paths: Vec<_> = paths
-        .iter()
-        .map(|path| path.display().to_string())
-        .collect();
-    paths.join(", ")
+pub fn listed<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> String {
+    let paths = paths.into_iter().map(|path| path.display().to_string());
+    paths.collect::<Vec<_>>().join(", ")
 }
