@@ -39,7 +39,7 @@ pub use domains::{is_in_memory, name, state};
 pub use listing::{all, show};
 pub use moving::{
     Debt, DomainRecord, DomainWay, Ended, Fit, Left, Owed, ToLeave, answer, arrive, fits,
-    forget_arrivals, kept_definition, taken_up, to_leave,
+    forget_arrivals, forget_disks, kept_definition, taken_up, to_leave,
 };
 pub use orders::find;
 pub use present::Present;
@@ -53,7 +53,7 @@ pub use virsh::Order;
 use crate::config::LibvirtAt;
 use crate::limits;
 use keep::{Whereabouts, no_systems};
-use moving::{Fits, Looks, Offers, Turns};
+use moving::{DiskWorks, Fits, Looks, Offers, Turns};
 use process::Processes;
 
 /// This host's libvirt.
@@ -65,6 +65,7 @@ pub struct Libvirt {
     processes: Processes,
     /// Domains that move.
     turns: Turns,
+    disk_works: DiskWorks,
     looks: Looks,
     offers: Offers,
     fits: Fits,
@@ -84,6 +85,7 @@ impl Libvirt {
             at: Some(whereabouts),
             processes: Processes::default(),
             turns: Turns::default(),
+            disk_works: DiskWorks::default(),
             looks: Looks::default(),
             offers: Offers::default(),
             fits: Fits::default(),
@@ -99,6 +101,7 @@ impl Libvirt {
             at: None,
             processes: Processes::default(),
             turns: Turns::default(),
+            disk_works: DiskWorks::default(),
             looks: Looks::default(),
             offers: Offers::default(),
             fits: Fits::default(),
@@ -131,6 +134,11 @@ impl Libvirt {
     /// Which domains move, from here or to here.
     fn turns(&self) -> &Turns {
         &self.turns
+    }
+
+    /// What is done with files of disks that come with domains, or were left by some.
+    fn disk_works(&self) -> &DiskWorks {
+        &self.disk_works
     }
 
     /// Looks for what domains need that come.

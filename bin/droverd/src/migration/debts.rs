@@ -13,6 +13,8 @@ use crate::libvirt::{Debt, DomainRecord, Ended, Left, ToLeave};
 use crate::limits;
 
 const STARTED: &str = "somebody has started the domain here since: its definition is left";
+const DISKS_STARTED: &str =
+    "somebody has started the domain here since, which writes to its disks here";
 
 /// What came of it.
 #[derive(Debug, PartialEq, Eq)]
@@ -65,7 +67,7 @@ impl Migrations {
                 Debt::Disks => self.remove_disks(&migration, &domain).await,
             };
             match paid {
-                Paid::NotYet(why) => tracing::debug!(id = %migration.id, ?debt, why, "not yet"),
+                Paid::NotYet(why) => self.not_yet(key, debt, &why).await,
                 Paid::Over(what) => self.paid(key, debt, what).await,
             }
         }
@@ -104,10 +106,30 @@ impl Migrations {
                 return Change::Nothing;
             }
             tracing::info!(id = %snapshot.view.id, ?debt, what, "done");
-            if debt == Debt::Definition {
-                snapshot.view.next = None;
+            if debt != Debt::Settings {
+                snapshot.view.next = next(snapshot.view.role, snapshot.domain.as_ref());
             }
             snapshot.record(EventKind::Fallback { what });
+            Change::Shown
+        })
+        .await;
+    }
+
+    /// Shows why, where that is another reason than before.
+    async fn not_yet(&self, key: Key, debt: Debt, why: &str) {
+        self.amend(key, |snapshot| {
+            let Some(next) = next(snapshot.view.role, snapshot.domain.as_ref()) else {
+                return Change::Nothing;
+            };
+            // Of two the first one's: both would be written down in turn, for ever.
+            let mut owes = snapshot.domain.iter().flat_map(|domain| &domain.owes);
+            let shown = owes.find(|owed| **owed != Debt::Settings) == Some(&debt);
+            let next = Some(format!("{next}. Not yet, because: {why}"));
+            if !shown || snapshot.view.next == next {
+                return Change::Nothing;
+            }
+            tracing::info!(id = %snapshot.view.id, ?debt, why, "not yet");
+            snapshot.view.next = next;
             Change::Shown
         })
         .await;
@@ -161,14 +183,27 @@ impl Migrations {
             Ok(ended) => ended,
             Err(why) => return Paid::NotYet(why),
         };
-        match self.may_go(migration, domain).await {
+        let left = match ended.left().await {
+            Ok(left) => left,
+            Err(why) => return Paid::NotYet(why),
+        };
+        if let Err(why) = ended.settle_disks().await {
+            return Paid::NotYet(why);
+        }
+        let judged = match Judged::of_disks(left) {
+            None => self.may_go(migration, domain).await,
+            Some(judged) => judged,
+        };
+        match judged {
             Judged::Later(why) => Paid::NotYet(why),
             Judged::Stays(why) => {
                 ended.keep_disks();
-                Paid::Over(format!("{why}; so are its disks here"))
+                Paid::Over(format!("{why}; its disks here stay"))
             }
-            Judged::Goes => match ended.remove_disks() {
-                Ok(what) => Paid::Over(what),
+            Judged::Goes => match ended.remove_disks().await {
+                Ok(Some(what)) => Paid::Over(what),
+                // The next time it is judged anew.
+                Ok(None) => Paid::NotYet(DISKS_STARTED.to_owned()),
                 Err(why) => Paid::NotYet(why),
             },
         }
@@ -205,6 +240,15 @@ enum Judged {
 }
 
 impl Judged {
+    /// Of what was made for its disks, by what is here of it; none where that depends on the source. What a domain that somebody started
+    /// here writes to is its own, whoever else keeps one.
+    fn of_disks(here: Left) -> Option<Self> {
+        match here {
+            Left::InMemory => Some(Self::Stays(DISKS_STARTED.to_owned())),
+            Left::Nothing | Left::Definition => None,
+        }
+    }
+
     /// Nothing is taken away that may be the last there is: whoever keeps the domain has to have it.
     fn by(source: &HostName, verdict: Verdict, there: Option<DomainHeld>) -> Self {
         match (verdict, there) {
@@ -223,18 +267,36 @@ impl Judged {
     }
 }
 
-/// What is shown of a migration of which a definition may be left here.
+/// What is shown of a migration of which a definition, or files for disks, may be left here.
 pub(super) fn next(role: MigrationRole, domain: Option<&DomainRecord>) -> Option<String> {
-    let owes = domain.is_some_and(|domain| domain.owes.contains(&Debt::Definition));
-    (owes && role == MigrationRole::Destination).then(|| {
-        "a definition that came with the domain may be left here: do not start it; it goes once the source says that it keeps the domain"
-            .to_owned()
+    let owes = |debt| domain.is_some_and(|domain| domain.owes.contains(&debt));
+    let left = match (owes(Debt::Definition), owes(Debt::Disks)) {
+        (true, true) => {
+            "a definition that came with the domain, and files that were made for its disks,"
+        }
+        (true, false) => "a definition that came with the domain",
+        (false, true) => "files that were made for its disks",
+        (false, false) => return None,
+    };
+    (role == MigrationRole::Destination).then(|| {
+        format!(
+            "{left} may be left here: do not start it; that goes once the source says that it keeps the domain"
+        )
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_made_for_disks_stays_where_somebody_started_the_domain_whatever_its_source_says() {
+        let started = Judged::of_disks(Left::InMemory);
+        assert_eq!(started, Some(Judged::Stays(DISKS_STARTED.to_owned())));
+        for off in [Left::Nothing, Left::Definition] {
+            assert_eq!(Judged::of_disks(off), None, "{off:?}");
+        }
+    }
 
     #[test]
     fn a_definition_that_came_goes_only_where_its_source_keeps_the_domain_and_has_it() {

@@ -1,5 +1,6 @@
 //! Taking up what an earlier agent left: its journal, and the guests that were part of it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -78,8 +79,16 @@ impl Migrations {
     fn forget_arrivals(&self) {
         let under_way = self.under_way().into_iter();
         let arrive = under_way.filter(|view| view.role == MigrationRole::Destination);
-        let kept = arrive.map(|view| view.id).collect();
-        tokio::task::block_in_place(|| libvirt::forget_arrivals(&self.context, &kept));
+        let kept: BTreeSet<_> = arrive.map(|view| view.id).collect();
+        let known = self.known();
+        let owing = known.iter().filter(|(_, known)| known.snapshot().owes());
+        let with_disks = owing.map(|((id, _), _)| *id).chain(kept.iter().copied());
+        let with_disks = with_disks.collect();
+        drop(known);
+        tokio::task::block_in_place(|| {
+            libvirt::forget_arrivals(&self.context, &kept);
+            libvirt::forget_disks(&self.context, &with_disks);
+        });
     }
 
     /// Ends the relays that no migration goes on with.

@@ -47,6 +47,8 @@ struct Noted {
     whole: bool,
     /// It has run here, by the source's word.
     has_run: bool,
+    /// It was seen to run, whoever had it run, or another process with its id was.
+    ran: bool,
 }
 
 /// Which process has a domain that is in memory.
@@ -116,20 +118,26 @@ impl Arrival {
         self.lock().has_run
     }
 
+    /// It may have written to its disks here, by whoever's word.
+    pub fn may_have_written(&self) -> bool {
+        let noted = self.lock();
+        noted.has_run || noted.ran
+    }
+
     /// It is in memory: whose it is, with this process. The first that is seen is the one that came.
     pub fn see(&self, comes: Comes, process: Option<ProcessId>) -> Whose {
         let mut noted = self.lock();
         let whose = whose(&noted, self.from_the_beginning, comes, process);
-        if matches!(whose, Whose::Another(_)) {
-            return whose;
-        }
-        self.there.store(true, Ordering::Relaxed);
-        let whole = noted.whole || matches!(comes, Comes::Whole | Comes::Runs);
-        let known = Noted {
-            process: noted.process.or(process.filter(|_| whose == Whose::Came)),
-            whole,
+        let is_another = matches!(whose, Whose::Another(_));
+        let mut known = Noted {
+            ran: noted.ran || is_another || comes == Comes::Runs,
             ..*noted
         };
+        if !is_another {
+            self.there.store(true, Ordering::Relaxed);
+            known.whole |= matches!(comes, Comes::Whole | Comes::Runs);
+            known.process = noted.process.or(process.filter(|_| whose == Whose::Came));
+        }
         if known != *noted {
             *noted = known;
             if let Err(error) = self.write(known) {
@@ -255,6 +263,24 @@ mod tests {
         next.forget();
         next.forget();
         assert!(!Arrival::of_before(folder.path(), ID).has_run());
+    }
+
+    #[test]
+    fn one_that_somebody_had_run_may_have_written_to_its_disks_and_one_that_only_came_has_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let wrote = || Arrival::of_before(folder.path(), ID).may_have_written();
+        let arrival = Arrival::new(folder.path(), ID);
+        arrival.see(Comes::Receives, process(1));
+        arrival.see(Comes::Whole, process(1));
+        assert!(!wrote());
+        // Neither is to be forgotten when it stands still, or is gone, at the next look.
+        arrival.see(Comes::Runs, process(1));
+        assert!(wrote() && !arrival.has_run());
+        arrival.forget();
+        let arrival = Arrival::new(folder.path(), ID);
+        arrival.see(Comes::Whole, process(1));
+        arrival.see(Comes::Whole, process(2));
+        assert!(wrote());
     }
 
     #[test]

@@ -74,12 +74,7 @@ impl Held for HeldDomain {
     }
 
     fn hand_off(&self) -> Result<(), Refusal> {
-        let (state, copied) = (&self.context.config.state, disks::of(&self.domain.moving));
-        if !copied.is_empty()
-            && let Err(error) = disks::leave(state, self.uuid, copied)
-        {
-            tracing::error!(domain = %self.uuid, %error, "not written down which disks it leaves here: they are in its way when it comes back");
-        }
+        self.leave_disks();
         // libvirt has taken the definition away, or it is taken away with what is left.
         Ok(())
     }
@@ -108,7 +103,8 @@ impl Held for HeldDomain {
             let connection =
                 connection.map_err(|why| self.refusal(ErrorCode::LibvirtNotKnown, why))?;
             let (state, copied) = (&self.context.config.state, disks::of(&self.domain.moving));
-            let made = disks::make(state, self.migration, self.uuid, copied).await;
+            let works = self.context.libvirt.disk_works();
+            let made = disks::make(works, state, self.migration, self.uuid, copied).await;
             self.now().made_ready = made.map_err(|why| self.refusal(ErrorCode::HostLacks, why))?;
             let machine: Arc<dyn Movable> = Arc::new(self.arriving(connection, arrival));
             self.now().machine = Some(Arc::clone(&machine));
@@ -227,7 +223,7 @@ impl Held for HeldDomain {
             if arrival.has_begun() {
                 self.owe_definition().await;
             }
-            self.end_disks(arrival.has_begun());
+            self.end_disks(arrival).await;
             arrival.forget();
         })
     }

@@ -143,11 +143,8 @@ impl ToLeave<'_> {
         let mut obstacles = bonds.obstacles;
         obstacles.extend(kept(place, &connection, &look).await?);
         conditions::by_obstacles(place.host, &look.domain.name, &obstacles)?;
-        let copied = disks::described(&bonds.local).await;
-        let copied = copied.or_else(|why| {
-            let called = &look.domain.name;
-            conditions::by_obstacles(place.host, called, &why).map(|()| Vec::new())
-        })?;
+        let (copied, why_not) = disks::described(&bonds.local).await;
+        conditions::by_obstacles(place.host, &look.domain.name, &why_not)?;
         let mut files = bonds.files;
         files.extend((!copied.is_empty()).then(|| DomainNeed::NewDisks {
             uuid: uuid.to_string(),
@@ -157,8 +154,11 @@ impl ToLeave<'_> {
         offers::knows_all(context, there, &look.domain.name, &files).await?;
         let passed = processor::look(context, there, &look.domain.name, &described).await?;
         let (needs, beyond) = needs::told(files, &Preflight::of(&described).needs);
-        let here = offers::offers(context, Some(&connection), &needs, Fresh::Now).await;
-        let needs = offers::believed(needs, &here);
+        // What must be known is asked of the other host whatever this one says, and room for its own disks this one need not have.
+        let (mut needs, asked): (Vec<_>, Vec<_>) =
+            needs.into_iter().partition(DomainNeed::must_be_known);
+        let here = offers::offers(context, Some(&connection), &asked, Fresh::Now).await;
+        needs.extend(offers::believed(asked, &here));
         confined::look(context, &look.domain.name, &described.confined_by)?;
         places::make_folder().map_err(|error| no_folder(&error))?;
         let domain = MovingDomain {
@@ -280,6 +280,11 @@ pub fn taken_up(
 /// Removes what an agent before noted of domains that come by other migrations than these.
 pub fn forget_arrivals(context: &Context, kept: &BTreeSet<MigrationId>) {
     arrival::forget_all_but(&context.config.runtime, kept);
+}
+
+/// The same of files that were made for their disks, which are left as they are.
+pub fn forget_disks(context: &Context, kept: &BTreeSet<MigrationId>) {
+    disks::forget_all_but(&context.config.state, kept);
 }
 
 fn held(

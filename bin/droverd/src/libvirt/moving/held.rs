@@ -74,6 +74,8 @@ pub(super) struct Now {
     pub(super) owes: Vec<Owed>,
     /// What is to be told of how this host was made ready for it.
     pub(super) made_ready: Option<String>,
+    /// What it leaves here is written down, or about to be.
+    has_left: bool,
 }
 
 impl Now {
@@ -144,25 +146,61 @@ impl HeldDomain {
     }
 
     /// Takes away what was made here for its disks, where it does not come; that is owed until its source has said so, once that may have
-    /// asked libvirt.
-    pub(super) fn end_disks(&self, has_begun: bool) {
-        let state = &self.context.config.state;
-        if !disks::is_recorded(state, self.migration) {
+    /// asked libvirt. What it may have written to is left.
+    pub(super) async fn end_disks(&self, arrival: &Arrival) {
+        let (state, works) = (
+            &self.context.config.state,
+            self.context.libvirt.disk_works(),
+        );
+        // Somebody may be about to make them.
+        let is_under_way = works.stop(self.migration);
+        if !is_under_way && !disks::is_recorded(state, self.migration) {
+            return;
+        }
+        let paths = disks::listed(disks::of(&self.domain.moving).iter().map(|disk| &disk.path));
+        if arrival.may_have_written() {
+            disks::forget(state, self.migration);
+            let why = format!(
+                "somebody has had the domain run here: files that were made here for its disks are left, and are not removed: {paths}"
+            );
+            self.now().owes.push(Owed { debt: None, why });
             return;
         }
         let source = &self.other;
-        let owed = match has_begun {
-            true => Err(format!(
-                "they go once {source} says that it keeps the domain"
-            )),
-            false => disks::remove(state, self.migration).map(drop),
+        let owed = match arrival.has_begun() {
+            true => {
+                if let Err(why) = disks::settle(works, state, self.migration).await {
+                    tracing::warn!(id = %self.migration, why, "looked at again before anything is removed");
+                }
+                Err(format!(
+                    "start nothing with them; they go once {source} says that it keeps the domain; if {source} is gone for good, they may be \
+                     the last that there is of them"
+                ))
+            }
+            false => disks::remove(works, state, self.migration).await.map(drop),
         };
         if let Err(why) = owed {
             self.owe(
                 Debt::Disks,
-                format!("files that were made here for its disks are left: {why}"),
+                format!("files that were made here for its disks are left ({paths}): {why}"),
             );
         }
+    }
+
+    /// Has written down which disks it leaves here, once: whoever asks for it again, nobody waits for a file system.
+    pub(super) fn leave_disks(&self) {
+        let copied = disks::of(&self.domain.moving);
+        if copied.is_empty() || std::mem::replace(&mut self.now().has_left, true) {
+            return;
+        }
+        let works = self.context.libvirt.disk_works().clone();
+        let state = self.context.config.state.clone();
+        let (migration, uuid, copied) = (self.migration, self.uuid, copied.to_vec());
+        tokio::spawn(async move {
+            if let Err(why) = disks::left_by(&works, &state, migration, uuid, copied).await {
+                tracing::error!(domain = %uuid, why, "not written down which disks it leaves here: they are in its way when it comes back");
+            }
+        });
     }
 
     /// Has a domain that leaves be asked over this connection.
@@ -315,6 +353,7 @@ impl HeldDomain {
     }
 
     fn owe(&self, debt: Debt, why: String) {
+        let debt = Some(debt);
         self.now().owes.push(Owed { debt, why });
     }
 }

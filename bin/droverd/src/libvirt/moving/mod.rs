@@ -42,8 +42,9 @@ mod record;
 mod turns;
 mod words;
 
-pub use begin::{ToLeave, arrive, forget_arrivals, taken_up, to_leave};
+pub use begin::{ToLeave, arrive, forget_arrivals, forget_disks, taken_up, to_leave};
 pub(super) use beside::keeping;
+pub(super) use disks::Works as DiskWorks;
 pub(super) use files::Looks;
 pub(super) use fit::Fits;
 pub use fit::{Fit, fits};

@@ -162,7 +162,8 @@ impl Asked<'_> {
             return vacancy(&self.context.libvirt.seen(), name, uuid);
         }
         if let DomainNeed::NewDisks { uuid, disks } = need {
-            return disks::offer(&self.context.config.state, uuid, disks).await;
+            let looks = self.context.libvirt.looks();
+            return disks::offer(looks, &self.context.config.state, uuid, disks).await;
         }
         let Some(connection) = self.connection else {
             return Offer::NotKnown("libvirt is not reached".to_owned());
@@ -325,16 +326,24 @@ pub async fn has_all(
         return Err(Refusal::new(ErrorCode::BadRequest, message));
     }
     let offers = offers(context, Some(connection), needs, Fresh::Now).await;
-    let lacks = offers.iter().filter_map(|offer| match offer {
-        Offer::Lacks(why) => Some(why.as_str()),
+    let lacks = needs.iter().zip(&offers);
+    let lacks = lacks.filter_map(|(need, offer)| match offer {
+        Offer::Lacks(why) => Some((need, why.as_str())),
         _ => None,
     });
-    let lacks: Vec<_> = lacks.collect();
+    let (lacking, lacks): (Vec<_>, Vec<_>) = lacks.unzip();
     if !lacks.is_empty() {
         let lacks = lacks.join("; ");
         let message = format!("{host} lacks what domain {vm:?} needs: {lacks}");
-        let next = format!("have the same there on {host}, or take it out of the domain");
-        return Err(Refusal::new(ErrorCode::HostLacks, message).next(next));
+        let refusal = Refusal::new(ErrorCode::HostLacks, message);
+        // Of new disks what to do is said with what is in their way.
+        let has_own_words = |need: &&DomainNeed| matches!(need, DomainNeed::NewDisks { .. });
+        return Err(match lacking.iter().all(has_own_words) {
+            true => refusal,
+            false => refusal.next(format!(
+                "have the same there on {host}, or take it out of the domain"
+            )),
+        });
     }
     // All else libvirt tells by itself. It would wait for these, too, and of those that are written to it does not know at all.
     let unseen = needs.iter().zip(&offers);

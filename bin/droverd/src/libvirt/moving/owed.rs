@@ -82,23 +82,28 @@ impl<'a> Ended<'a> {
         left.map_err(|error| with_sources(&error))
     }
 
-    /// Takes away what was made here for its disks: in words.
+    /// Notes how what was made here for its disks stands, once nobody has it open.
     ///
     /// # Errors
-    /// Some of it stays for now.
-    pub fn remove_disks(&self) -> Result<String, String> {
-        let removed = disks::remove(&self.context.config.state, self.migration)?;
-        let removed: Vec<_> = removed
-            .iter()
-            .map(|path| path.display().to_string())
-            .collect();
-        Ok(match removed.is_empty() {
-            true => "nothing that was made here for its disks is left".to_owned(),
-            false => format!(
-                "what was made here for its disks was removed: {}",
-                removed.join(", ")
-            ),
-        })
+    /// It is not known, or cannot be written down.
+    pub async fn settle_disks(&self) -> Result<(), String> {
+        let works = self.context.libvirt.disk_works();
+        disks::settle(works, &self.context.config.state, self.migration).await
+    }
+
+    /// Takes away what was made here for its disks, unless it is in memory: in words; none where it is.
+    ///
+    /// # Errors
+    /// It moves again, libvirt's reason or no answer, or some of it stays for now.
+    pub async fn remove_disks(&self) -> Result<Option<String>, String> {
+        let _turn = self.turn()?;
+        // Somebody may have started it while its source was asked.
+        if self.left().await? == Left::InMemory {
+            return Ok(None);
+        }
+        let works = self.context.libvirt.disk_works();
+        let removed = disks::remove(works, &self.context.config.state, self.migration).await?;
+        Ok(Some(removed.told()))
     }
 
     /// What was made here for its disks is its own.

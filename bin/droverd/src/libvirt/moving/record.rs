@@ -33,10 +33,10 @@ pub enum Debt {
     Disks,
 }
 
-/// A debt, and what is to be told of it.
+/// What is to be told of how a domain's migration ended, and what is to be done of it yet, if anything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owed {
-    pub debt: Debt,
+    pub debt: Option<Debt>,
     pub why: String,
 }
 

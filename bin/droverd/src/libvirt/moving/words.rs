@@ -65,12 +65,22 @@ impl Left<'_> {
 
     /// Its definition left with it, and what it had in memory is nowhere.
     fn lost(&self) -> String {
+        let disks = disks::of(self.domain).iter().map(|disk| &disk.path);
+        let disks = disks::listed(disks);
+        let newer = match disks.is_empty() {
+            true => String::new(),
+            false => format!(
+                ". Its disks were copied: those on {} ({disks}) are newer than those here if it has run there, and to boot it here begins \
+                 with these",
+                self.destination
+            ),
+        };
         let there = format!(
             "what it had in memory is lost; see what {} has of it (`virsh list --all`)",
             self.destination
         );
         if !self.domain.persistent {
-            return format!("{there}. It had no definition: whoever made it makes it anew");
+            return format!("{there}. It had no definition: whoever made it makes it anew{newer}");
         }
         let define = self
             .place
@@ -85,7 +95,7 @@ impl Left<'_> {
         };
         format!(
             "{there}. If nothing of it runs or is defined there, on the source {define} has its definition back{autostart}, and {start} \
-             boots it, as after a loss of power"
+             boots it, as after a loss of power{newer}"
         )
     }
 }

@@ -377,7 +377,7 @@ impl Incoming {
         };
         for Owed { debt, why } in owed {
             if let Some(domain) = &mut self.domain {
-                domain.owes.insert(debt);
+                domain.owes.extend(debt);
             }
             self.record(EventKind::Fallback { what: why });
         }

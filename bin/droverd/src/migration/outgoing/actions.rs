@@ -461,7 +461,7 @@ impl Outgoing {
     fn owe(&mut self, owed: Vec<Owed>) {
         for Owed { debt, why } in owed {
             if let Some(domain) = &mut self.domain {
-                domain.owes.insert(debt);
+                domain.owes.extend(debt);
             }
             self.record(EventKind::Fallback { what: why });
         }

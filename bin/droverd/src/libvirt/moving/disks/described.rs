@@ -1,19 +1,22 @@
 //! What another host has to know of a disk that goes there.
 
+use std::fs::Metadata;
+use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use drover_api::{NEW_DISKS, NewDisk};
 use drover_libvirt::Disk;
 use drover_types::Bytes;
+use futures_util::future::join_all;
+use tokio::time::timeout;
 
 use super::image;
-
-/// Of `st_blocks` (stat(2)).
-const BLOCK: u64 = 512;
+use super::limits;
+use super::room::BLOCK;
 
 /// What is a file's own of its mode: no privileges of whoever runs it.
-const PERMISSIONS: u32 = 0o777;
+pub const PERMISSIONS: u32 = 0o777;
 
 /// A disk in a file that no other host has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,29 +30,29 @@ pub struct LocalDisk {
 impl LocalDisk {
     /// Why it keeps its domain here, for as long as nobody asks for a copy.
     pub fn obstacle(&self) -> String {
-        let (target, on) = (&self.disk.target, &self.file_system);
-        let local = format!("its disk {target} is in a file on {on}, which no other host shares");
-        match not_copied(&self.disk) {
-            Some(why) => format!("{local}, and {why}"),
-            None => format!("{local}: `drover migrate --with-disks` copies it"),
-        }
+        let copied = match not_copied(&self.disk) {
+            None => "`drover migrate --with-disks` copies it".to_owned(),
+            Some(why) => format!("it {why}, so that it is not copied either"),
+        };
+        format!(
+            "its disk {} is in a file on {}, which no other host shares: {copied}",
+            self.disk.target, self.file_system
+        )
     }
 }
 
-/// All of them, as they go to another host.
-///
-/// # Errors
-/// Why some cannot be copied.
-pub async fn described(disks: &[LocalDisk]) -> Result<Vec<NewDisk>, Vec<String>> {
+/// All of them, as they go to another host; and why some cannot be copied.
+pub async fn described(disks: &[LocalDisk]) -> (Vec<NewDisk>, Vec<String>) {
     let (count, most) = (disks.len(), NEW_DISKS);
     if count > most {
         let why =
             format!("it has {count} disks that no other host has, and {most} are copied at most");
-        return Err(vec![why]);
+        return (Vec::new(), vec![why]);
     }
     let (mut new, mut why_not) = (Vec::new(), Vec::new());
-    for local in disks {
-        match one(local).await {
+    let found = join_all(disks.iter().map(one)).await;
+    for (local, found) in disks.iter().zip(found) {
+        match found {
             Ok(disk) => new.push(disk),
             Err(why) => {
                 let (target, path) = (&local.disk.target, local.path.display());
@@ -57,10 +60,7 @@ pub async fn described(disks: &[LocalDisk]) -> Result<Vec<NewDisk>, Vec<String>>
             }
         }
     }
-    match why_not.is_empty() {
-        true => Ok(new),
-        false => Err(why_not),
-    }
+    (new, why_not)
 }
 
 async fn one(local: &LocalDisk) -> Result<NewDisk, String> {
@@ -70,8 +70,7 @@ async fn one(local: &LocalDisk) -> Result<NewDisk, String> {
     // Where libvirt is not told, it takes a disk for a raw one.
     let format = local.disk.format.as_deref().unwrap_or("raw");
     let image = image::look(&local.path, format).await?;
-    let found =
-        std::fs::metadata(&local.path).map_err(|error| format!("cannot be looked at: {error}"))?;
+    let found = found(&local.path).await?;
     Ok(NewDisk {
         target: local.disk.target.clone(),
         path: local.path.clone(),
@@ -85,17 +84,26 @@ async fn one(local: &LocalDisk) -> Result<NewDisk, String> {
     })
 }
 
+async fn found(path: &Path) -> Result<Metadata, String> {
+    let path = path.to_owned();
+    let look = tokio::task::spawn_blocking(move || std::fs::metadata(path));
+    let Ok(found) = timeout(limits::LOOK, look).await else {
+        let seconds = limits::LOOK.as_secs();
+        return Err(format!("cannot be looked at within {seconds} s"));
+    };
+    let found = found.map_err(io::Error::other).flatten();
+    found.map_err(|error| format!("cannot be looked at: {error}"))
+}
+
 /// What libvirt's description says against a copy.
 fn not_copied(disk: &Disk) -> Option<String> {
     if disk.shareable {
         return Some("may be written to by other domains, too (<shareable/>): these would go on with the old one".to_owned());
     }
     if disk.encrypted {
-        return Some("is encrypted in its file, which a copy would not be".to_owned());
+        return Some(image::ENCRYPTED.to_owned());
     }
-    (!disk.below.is_empty()).then(|| {
-        "is changes of another file only, which are not copied apart: `virsh blockpull` makes one file of both".to_owned()
-    })
+    (!disk.below.is_empty()).then(|| image::changes_of("another file"))
 }
 
 #[cfg(test)]

@@ -22,8 +22,25 @@ impl FileId {
     }
 }
 
+/// How a file stood when it was last looked at. One that somebody wrote to since stands otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AtRest {
+    /// When it was last written to, in nanoseconds since 1970.
+    modified: Option<u64>,
+    bytes: u64,
+}
+
+impl AtRest {
+    pub fn of(found: &Metadata) -> Self {
+        Self {
+            modified: found.modified().ok().and_then(nanos),
+            bytes: found.len(),
+        }
+    }
+}
+
 /// Since 1970.
-pub fn nanos(at: SystemTime) -> Option<u64> {
+fn nanos(at: SystemTime) -> Option<u64> {
     let since = at.duration_since(UNIX_EPOCH).ok()?;
     u64::try_from(since.as_nanos()).ok()
 }

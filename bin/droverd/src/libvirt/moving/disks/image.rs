@@ -1,9 +1,9 @@
 //! What an image is, and how one is made: by QEMU's own `qemu-img`, from the host's path.
 
 use std::ffi::OsStr;
-use std::fs::OpenOptions;
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -11,12 +11,16 @@ use drover_api::DiskLayout;
 use drover_types::{Bytes, in_short};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::limits;
 
 const PROGRAM: &str = "qemu-img";
+
+/// Why such a one is not copied.
+pub const ENCRYPTED: &str = "is encrypted in its file, which a copy would not be";
 
 /// What a guest sees of an image, and how it is laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,13 +75,18 @@ fn read(told: &str) -> Result<Image, String> {
     let data = info.format_specific.map(|specific| specific.data);
     let data = data.unwrap_or_default();
     let loses = [
-        info.backing_filename.map(|below| {
-            format!("is changes of {below} only, which are not copied apart: `virsh blockpull` makes one file of both")
-        }),
-        data.data_file.map(|file| format!("has its contents in another file, {file}")),
-        info.encrypted.then(|| "is encrypted in its file, which a copy would not be".to_owned()),
-        several("snapshots in its file, which a copy would not have", info.snapshots.len()),
-        several("bitmaps of what was changed since a backup, which a copy would not have", data.bitmaps.len()),
+        info.backing_filename.map(|below| changes_of(&below)),
+        data.data_file
+            .map(|file| format!("has its contents in another file, {file}")),
+        info.encrypted.then(|| ENCRYPTED.to_owned()),
+        several(
+            "snapshots in its file, which a copy would not have",
+            info.snapshots.len(),
+        ),
+        several(
+            "bitmaps of what was changed since a backup, which a copy would not have",
+            data.bitmaps.len(),
+        ),
     ];
     if let Some(why) = loses.into_iter().flatten().next() {
         return Err(why);
@@ -95,50 +104,72 @@ fn read(told: &str) -> Result<Image, String> {
     Ok(Image { size, layout })
 }
 
+/// Why one that has another file below it is not copied.
+pub fn changes_of(below: &str) -> String {
+    format!(
+        "is changes of {below} only, which are not copied apart: `virsh blockpull` makes one file of both"
+    )
+}
+
 fn several(what: &str, count: usize) -> Option<String> {
     (count > 0).then(|| format!("has {count} {what}"))
 }
 
-/// Makes an image that has nothing in it, where nothing is. Nobody but root may read it yet.
+/// Lays an image out that has nothing in it, in a file that has nothing in it.
 ///
 /// # Errors
 /// Why not.
-pub async fn make(path: &Path, image: Image) -> Result<(), String> {
-    let mut open = OpenOptions::new();
-    let made = open.write(true).create_new(true).mode(0o600).open(path);
-    let file = made.map_err(|error| told(&error))?;
+pub async fn make(file: &File, image: Image) -> Result<(), String> {
     match image.layout {
-        DiskLayout::Raw => file.set_len(image.size.0).map_err(|error| told(&error)),
+        DiskLayout::Raw => file
+            .set_len(image.size.0)
+            .map_err(|error| format!("it cannot be as large as its disk: {error}")),
         DiskLayout::Qcow2 { cluster } => {
+            // By its path it could be another by now.
+            let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
             let (options, size) = (format!("cluster_size={cluster}"), image.size.0.to_string());
             let args = ["create", "-q", "-f", "qcow2", "-o", &options];
             let mut args: Vec<&OsStr> = args.map(OsStr::new).to_vec();
-            args.extend([path.as_os_str(), OsStr::new(&size)]);
+            args.extend([OsStr::new(&path), OsStr::new(&size)]);
             run(&args).await.map(drop)
         }
     }
 }
 
-fn told(error: &io::Error) -> String {
-    error.to_string()
-}
-
 async fn run(args: &[&OsStr]) -> Result<String, String> {
     let mut command = Command::new(PROGRAM);
     command.args(args).stdin(Stdio::null()).kill_on_drop(true);
-    let ended = timeout(limits::IMAGE, command.output()).await;
-    let ended = ended.map_err(|_| {
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| {
+            format!(
+                "{PROGRAM}, which comes with QEMU (Debian: qemu-utils), cannot be started: {error}"
+            )
+        })?;
+    let (told, said) = (child.stdout.take(), child.stderr.take());
+    let ended = async { tokio::try_join!(child.wait(), all(told), all(said)) };
+    let ended = timeout(limits::IMAGE, ended).await.map_err(|_| {
         let seconds = limits::IMAGE.as_secs();
         format!("{PROGRAM} did not end within {seconds} s")
     })?;
-    let output = ended.map_err(|error| {
-        format!("{PROGRAM}, which comes with QEMU (Debian: qemu-utils), cannot be started: {error}")
-    })?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    let (status, told, said) = ended.map_err(|error| format!("{PROGRAM} is not heard: {error}"))?;
+    match status.success() {
+        true => Ok(told),
+        false => Err(format!("{PROGRAM} says: {}", in_short(said.trim()))),
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{PROGRAM} says: {}", in_short(said.trim())))
+}
+
+/// What is written there, which may be by whoever made an image.
+async fn all(from: Option<impl AsyncRead + Unpin>) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    if let Some(from) = from {
+        from.take(limits::SAID_BYTES)
+            .read_to_end(&mut bytes)
+            .await?;
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]
@@ -186,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_image_that_was_made_is_what_it_was_to_be_and_none_is_made_over_another() {
+    async fn an_image_that_was_made_is_what_it_was_to_be_whatever_has_its_files_name_by_then() {
         let folder = tempfile::tempdir().unwrap();
         let sizes = [
             (DiskLayout::Raw, "raw"),
@@ -198,15 +229,20 @@ mod tests {
                 layout,
             };
             let path = folder.path().join(format);
-            match make(&path, image).await {
+            let file = File::create_new(&path).unwrap();
+            let moved = path.with_extension("moved");
+            std::fs::rename(&path, &moved).unwrap();
+            let others = folder.path().join("others");
+            std::os::unix::fs::symlink(&others, &path).unwrap();
+            match make(&file, image).await {
                 Err(why) if why.contains("cannot be started") => {
                     println!("skipped, because {why}");
                     return;
                 }
                 made => made.unwrap(),
             }
-            assert_eq!(look(&path, format).await, Ok(image));
-            assert!(make(&path, image).await.unwrap_err().contains("exists"));
+            assert_eq!(look(&moved, format).await, Ok(image));
+            assert!(!others.exists(), "written to by a link");
         }
     }
 }

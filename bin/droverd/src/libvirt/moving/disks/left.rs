@@ -6,11 +6,13 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use drover_api::NewDisk;
-use drover_types::HostName;
+use drover_types::{HostName, MigrationId};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::identity::{FileId, nanos};
+use super::identity::{AtRest, FileId};
+use super::limits;
+use super::works::{Stop, Works};
 use crate::registry::files;
 
 /// The folder below the state directory.
@@ -21,8 +23,8 @@ const FOLDER: &str = "left-behind";
 pub struct LeftFile {
     path: PathBuf,
     file: FileId,
-    modified: Option<u64>,
-    bytes: u64,
+    #[serde(flatten)]
+    at_rest: AtRest,
 }
 
 impl LeftFile {
@@ -30,8 +32,7 @@ impl LeftFile {
         Self {
             path: path.to_owned(),
             file: FileId::of(found),
-            modified: found.modified().ok().and_then(nanos),
-            bytes: found.len(),
+            at_rest: AtRest::of(found),
         }
     }
 
@@ -41,31 +42,68 @@ impl LeftFile {
     }
 }
 
-/// Writes down what stays of a domain's disks: those that are still the files that it wrote to.
+/// What a domain left, by one migration.
+#[derive(Debug, Serialize, Deserialize)]
+struct Leaving {
+    migration: MigrationId,
+    files: Vec<LeftFile>,
+}
+
+/// The same as [`leave`], in a thread of its own.
+///
+/// # Errors
+/// As for that, or it takes too long.
+pub async fn left_by(
+    works: &Works,
+    state: &Path,
+    migration: MigrationId,
+    domain: Uuid,
+    disks: Vec<NewDisk>,
+) -> Result<(), String> {
+    let state = state.to_owned();
+    let work = move |_: &Stop| {
+        let left = leave(&state, migration, domain, &disks);
+        left.map_err(|error| error.to_string())
+    };
+    works.run(migration, limits::REMOVE, work).await
+}
+
+/// Writes down what stays of a domain's disks: those that are still the files that it wrote to. That is once for a migration: whoever
+/// writes to them afterwards has them for his own.
 ///
 /// # Errors
 /// It cannot be written; they are somebody's then, as any other file.
-pub fn leave(state: &Path, domain: Uuid, disks: &[NewDisk]) -> io::Result<()> {
+pub fn leave(
+    state: &Path,
+    migration: MigrationId,
+    domain: Uuid,
+    disks: &[NewDisk],
+) -> io::Result<()> {
+    let file = ledger(state, domain);
+    let before: Option<Leaving> = files::read_document(&file).ok().flatten();
+    if before.is_some_and(|before| before.migration == migration) {
+        return Ok(());
+    }
     let left = disks.iter().filter_map(|disk| {
         let found = std::fs::metadata(&disk.path).ok()?;
         (found.ino() == disk.inode).then(|| LeftFile::of(&disk.path, &found))
     });
-    let left: Vec<_> = left.collect();
-    let file = ledger(state, domain);
+    let files = left.collect();
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder)?;
     }
+    let left = Leaving { migration, files };
     files::write_whole(&file, &serde_json::to_vec(&left)?)
 }
 
 /// What this domain left here, as far as that can be read: what is not known was not.
 pub fn left(state: &Path, domain: Uuid) -> Vec<LeftFile> {
     let file = ledger(state, domain);
-    let left = files::read_document(&file).unwrap_or_else(|error| {
+    let left: Option<Leaving> = files::read_document(&file).unwrap_or_else(|error| {
         tracing::error!(file = %file.display(), %error, "not known what the domain left here");
         None
     });
-    left.unwrap_or_default()
+    left.map_or_else(Vec::new, |left| left.files)
 }
 
 fn ledger(state: &Path, domain: Uuid) -> PathBuf {
@@ -92,6 +130,8 @@ mod tests {
     use drover_api::DiskLayout;
     use drover_types::Bytes;
 
+    const ID: MigrationId = MigrationId(Uuid::from_u128(1));
+
     fn disk(path: &Path) -> NewDisk {
         NewDisk {
             target: "vda".to_owned(),
@@ -113,7 +153,7 @@ mod tests {
         std::fs::write(&path, "contents").unwrap();
         let (state, id) = (folder.path().join("state"), Uuid::from_u128(7));
         assert_eq!(left(&state, id), []);
-        leave(&state, id, &[disk(&path)]).unwrap();
+        leave(&state, ID, id, &[disk(&path)]).unwrap();
         let known = || {
             let found = std::fs::metadata(&path).unwrap();
             left(&state, id).iter().any(|left| left.is(&path, &found))
@@ -125,6 +165,9 @@ mod tests {
         file.set_modified(before + std::time::Duration::from_nanos(1000))
             .unwrap();
         assert!(!known());
+        // The destination is told again, or asked again, that it has the domain: what is there by now is not what was left.
+        leave(&state, ID, id, &[disk(&path)]).unwrap();
+        assert!(!known());
         file.set_modified(before).unwrap();
         assert!(known());
         let other = folder.path().join("other.img");
@@ -132,6 +175,9 @@ mod tests {
         std::fs::rename(&other, &path).unwrap();
         assert!(!known());
         assert!(left(&state, Uuid::from_u128(8)).is_empty());
+        // By its next migration it leaves that.
+        leave(&state, MigrationId(Uuid::from_u128(2)), id, &[disk(&path)]).unwrap();
+        assert!(known());
     }
 
     #[test]
@@ -142,7 +188,7 @@ mod tests {
         let gone = disk(&path);
         std::fs::rename(&path, folder.path().join("kept.img")).unwrap();
         std::fs::write(&path, "another").unwrap();
-        leave(folder.path(), Uuid::from_u128(7), &[gone]).unwrap();
+        leave(folder.path(), ID, Uuid::from_u128(7), &[gone]).unwrap();
         assert_eq!(left(folder.path(), Uuid::from_u128(7)), []);
     }
 }

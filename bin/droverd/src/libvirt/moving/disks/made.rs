@@ -2,219 +2,216 @@
 //! away what is left of them.
 //!
 //! ```text
-//!   beside its path, by a name of the migration's ─▶ in the ledger, by its number ─▶ at its path
+//!   paths in the ledger ─▶ all beside their paths, by a name of the migration's ─▶ all in the ledger, by their numbers ─▶ all at their paths
 //! ```
+//! What is done with a new file is done by what is open of it, and what is in its folder is looked at again once nobody else has its name.
 
-use std::fs::{self, Permissions};
+use std::fs::{File, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use drover_api::NewDisk;
 use drover_types::MigrationId;
-use serde::{Deserialize, Serialize};
-use tokio::time::timeout;
+use tokio::runtime::Handle;
 use uuid::Uuid;
 
 use super::super::files::holder;
+use super::described::PERMISSIONS;
 use super::identity::FileId;
 use super::image::{self, Image};
+use super::ledger::{Made, write};
 use super::left::{LeftFile, left};
 use super::limits;
-use crate::registry::files;
-
-/// The folder below the state directory.
-const FOLDER: &str = "new-disks";
-
-/// One that was made, or is about to be.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Made {
-    path: PathBuf,
-    /// None before it was there under any name.
-    file: Option<FileId>,
-}
+use super::place::{Name, Place};
+use super::removed::{listed, remove_all};
+use super::room::most;
+use super::works::{Stop, Works};
 
 /// Makes files for these disks of a domain, with nothing in them. What the same domain left here is replaced: what is to be told of that.
 ///
 /// # Errors
-/// Why not; none of them is left then.
+/// Why not; none of them is left then, unless that is said.
 pub async fn make(
+    works: &Works,
     state: &Path,
     migration: MigrationId,
     domain: Uuid,
     disks: &[NewDisk],
 ) -> Result<Option<String>, String> {
-    let made = timeout(limits::MAKE, make_all(state, migration, domain, disks)).await;
-    let made = made.unwrap_or_else(|_| {
-        let seconds = limits::MAKE.as_secs();
-        Err(format!("its disks' files were not made within {seconds} s"))
-    });
-    made.map_err(|why| match remove(state, migration) {
-        Ok(_) => why,
-        Err(left) => format!("{why}; {left}"),
-    })
+    if disks.is_empty() {
+        return Ok(None);
+    }
+    let (state, disks) = (state.to_owned(), disks.to_vec());
+    let work = move |stop: &Stop| {
+        let left = left(&state, domain);
+        make_all(stop, &state, migration, &left, &disks).map_err(|why| {
+            match remove_all(&state, migration) {
+                Ok(_) => why,
+                Err(stays) => format!("{why}; {stays}"),
+            }
+        })
+    };
+    works.run(migration, limits::MAKE, work).await
 }
 
-async fn make_all(
+fn make_all(
+    stop: &Stop,
     state: &Path,
     migration: MigrationId,
-    domain: Uuid,
+    left: &[LeftFile],
     disks: &[NewDisk],
 ) -> Result<Option<String>, String> {
-    let left = left(state, domain);
-    let (mut all, mut replaced) = (Vec::new(), Vec::new());
-    for disk in disks {
-        let shown = disk.path.display();
-        let failed = |why: String| format!("{shown} is not made: {why}");
-        all.push(Made {
-            path: disk.path.clone(),
-            file: None,
-        });
-        write(state, migration, &all).map_err(failed)?;
-        let beside = beside(&disk.path, migration);
+    let begun = |disk: &NewDisk| Made {
+        path: disk.path.clone(),
+        file: None,
+        at_rest: None,
+        most: most(disk),
+    };
+    let mut all: Vec<Made> = disks.iter().map(begun).collect();
+    stop.check()?;
+    write(state, migration, &all)?;
+    let mut new = Vec::new();
+    for (disk, made) in disks.iter().zip(&mut all) {
+        stop.check()?;
+        let one = New::make(disk, migration);
+        let one = one.map_err(|why| format!("{} is not made: {why}", disk.path.display()))?;
+        made.file = Some(one.id);
+        new.push(one);
+    }
+    stop.check()?;
+    write(state, migration, &all)?;
+    let mut replaced = Vec::new();
+    let put = put_all(stop, &new, left, &mut replaced);
+    let replaced = (!replaced.is_empty()).then(|| {
+        let paths = listed(&replaced);
+        format!("what the domain left here when it was handed off is replaced, and is gone whatever becomes of this: {paths}")
+    });
+    match (put, replaced) {
+        (Ok(()), replaced) => Ok(replaced),
+        (Err(why), None) => Err(why),
+        (Err(why), Some(replaced)) => Err(format!("{why}; {replaced}")),
+    }
+}
+
+fn put_all(
+    stop: &Stop,
+    new: &[New],
+    left: &[LeftFile],
+    replaced: &mut Vec<PathBuf>,
+) -> Result<(), String> {
+    for one in new {
+        stop.check()?;
+        let path = one.place.path();
+        let put = one.put(left);
+        if put.map_err(|why| format!("{} is not made: {why}", path.display()))? {
+            replaced.push(path.to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// A file that is made.
+#[derive(Debug)]
+struct New {
+    place: Place,
+    file: File,
+    id: FileId,
+}
+
+impl New {
+    /// Beside its path, and of whom the disk's own file is. Waits for `qemu-img`.
+    fn make(disk: &NewDisk, migration: MigrationId) -> Result<Self, String> {
+        let told = |error: io::Error| error.to_string();
+        let place = Place::open(&disk.path, migration).map_err(told)?;
+        let place = place.ok_or("there is no such folder")?;
+        let file = place.create().map_err(told)?;
         let image = Image {
             size: disk.size,
             layout: disk.layout,
         };
-        image::make(&beside, image).await.map_err(failed)?;
-        let file = own(&beside, disk).map_err(|error| failed(error.to_string()))?;
-        if let Some(made) = all.last_mut() {
-            made.file = Some(file);
-        }
-        write(state, migration, &all).map_err(failed)?;
-        if put(&beside, &disk.path, &left).map_err(|error| failed(error.to_string()))? {
-            replaced.push(shown.to_string());
+        Handle::current().block_on(image::make(&file, image))?;
+        let id = own(&file, disk).map_err(|error| {
+            format!("it cannot be given its owner and mode, or be written to its disk: {error}")
+        })?;
+        Ok(Self { place, file, id })
+    }
+
+    /// Has it at its path, where nothing is, or what the domain left there: whether that was so.
+    fn put(&self, left: &[LeftFile]) -> Result<bool, String> {
+        let place = &self.place;
+        let replaces = match place.put(&self.file) {
+            Ok(there) => !there,
+            Err(error) => return Err(format!("it cannot be linked to its path: {error}")),
+        };
+        let put = match replaces {
+            true => self.exchange(left),
+            false => self.remove_beside().map(|()| true),
+        };
+        match put {
+            Ok(true) => Ok(replaces),
+            Ok(false) => Err("another file is there by now".to_owned()),
+            Err(error) => Err(format!("it cannot be put at its path: {error}")),
         }
     }
-    let replaced = (!replaced.is_empty()).then(|| replaced.join(", "));
-    Ok(replaced.map(|paths| {
-        format!("what the domain left here when it was handed off is replaced, and is gone whatever becomes of this: {paths}")
-    }))
+
+    /// Whether what was there was what the domain left.
+    fn exchange(&self, left: &[LeftFile]) -> io::Result<bool> {
+        let place = &self.place;
+        let is_left = |name| -> io::Result<bool> {
+            let Some(found) = place.see(name)? else {
+                return Ok(false);
+            };
+            let is_left = left.iter().any(|left| left.is(place.path(), &found));
+            Ok(is_left && holder(place.path(), &found)?.is_none())
+        };
+        if !is_left(Name::Own)? {
+            return Ok(false);
+        }
+        place.exchange()?;
+        // Another one may have come there before that.
+        if is_left(Name::Beside)? {
+            return place.remove_beside().map(|()| true);
+        }
+        place.exchange().map(|()| false)
+    }
+
+    /// Its first name, unless somebody gave that to another.
+    fn remove_beside(&self) -> io::Result<()> {
+        let found = self.place.see(Name::Beside)?;
+        match found.is_some_and(|found| FileId::of(&found) == self.id) {
+            true => self.place.remove_beside(),
+            false => Err(io::Error::other("somebody else changes its folder")),
+        }
+    }
 }
 
-/// Gives it to whom the disk's own file belongs.
-fn own(beside: &Path, disk: &NewDisk) -> io::Result<FileId> {
-    std::os::unix::fs::chown(beside, Some(disk.user), Some(disk.group))?;
-    fs::set_permissions(beside, Permissions::from_mode(disk.mode))?;
-    let file = fs::File::open(beside)?;
+/// Gives it to whom the disk's own file belongs. A peer that says so gives nobody privileges.
+fn own(file: &File, disk: &NewDisk) -> io::Result<FileId> {
+    std::os::unix::fs::fchown(file, Some(disk.user), Some(disk.group))?;
+    file.set_permissions(Permissions::from_mode(disk.mode & PERMISSIONS))?;
     file.sync_all()?;
     Ok(FileId::of(&file.metadata()?))
 }
 
-/// Has it at its path, where nothing is, or what the domain left there: whether that was so.
-fn put(beside: &Path, path: &Path, left: &[LeftFile]) -> io::Result<bool> {
-    let found = match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // Never over one that comes there meanwhile.
-            fs::hard_link(beside, path)?;
-            fs::remove_file(beside)?;
-            return sync(path).map(|()| false);
-        }
-        found => found?,
-    };
-    let is_left = left.iter().any(|left| left.is(path, &found));
-    if !is_left || holder(path, &found)?.is_some() {
-        return Err(io::Error::other("another file is there by now"));
-    }
-    fs::rename(beside, path)?;
-    sync(path).map(|()| true)
-}
-
-fn sync(path: &Path) -> io::Result<()> {
-    match path.parent() {
-        Some(folder) => fs::File::open(folder)?.sync_all(),
-        None => Ok(()),
-    }
-}
-
-/// Takes away what was made here for a migration: what that was.
-///
-/// # Errors
-/// Something of it stays, for now: a process has it open, or it cannot be removed.
-pub fn remove(state: &Path, migration: MigrationId) -> Result<Vec<PathBuf>, String> {
-    let all = read(state, migration)?;
-    let mut removed = Vec::new();
-    for Made { path, file } in &all {
-        let stays = |why: String| format!("{} stays here for now: {why}", path.display());
-        files::remove(&beside(path, migration)).map_err(|error| stays(error.to_string()))?;
-        let found = match fs::symlink_metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            found => found.map_err(|error| stays(error.to_string()))?,
-        };
-        // Another one may be there by now, or still.
-        if *file != Some(FileId::of(&found)) {
-            continue;
-        }
-        let holder = holder(path, &found).map_err(|error| stays(error.to_string()))?;
-        if let Some(pid) = holder {
-            return Err(stays(format!("process {pid} has it open")));
-        }
-        files::remove(path).map_err(|error| stays(error.to_string()))?;
-        removed.push(path.clone());
-    }
-    forget(state, migration);
-    Ok(removed)
-}
-
-/// Whether files were made here for a migration, and are its own still.
-pub fn is_recorded(state: &Path, migration: MigrationId) -> bool {
-    ledger(state, migration).exists()
-}
-
-/// They are the domain's from now on.
-pub fn forget(state: &Path, migration: MigrationId) {
-    let file = ledger(state, migration);
-    if let Err(error) = files::remove(&file) {
-        tracing::warn!(file = %file.display(), %error, "not removed");
-    }
-}
-
-fn read(state: &Path, migration: MigrationId) -> Result<Vec<Made>, String> {
-    let file = ledger(state, migration);
-    let all = files::read_document(&file);
-    let all = all.map_err(|error| {
-        format!(
-            "what was made for its disks is not known: {}: {error}",
-            file.display()
-        )
-    })?;
-    Ok(all.unwrap_or_default())
-}
-
-fn write(state: &Path, migration: MigrationId, all: &[Made]) -> Result<(), String> {
-    let file = ledger(state, migration);
-    let written = serde_json::to_vec(all)
-        .map_err(io::Error::other)
-        .and_then(|document| {
-            fs::create_dir_all(state.join(FOLDER))?;
-            files::write_whole(&file, &document)
-        });
-    written.map_err(|error| format!("that cannot be written down in {}: {error}", file.display()))
-}
-
-fn ledger(state: &Path, migration: MigrationId) -> PathBuf {
-    state.join(FOLDER).join(format!("{migration}.json"))
-}
-
-/// Where it is before it is at its path: a name that nobody else has.
-fn beside(path: &Path, migration: MigrationId) -> PathBuf {
-    let name = path.file_name().unwrap_or_default();
-    let mut beside = std::ffi::OsString::from(".");
-    beside.push(name);
-    beside.push(format!(".drover-{migration}"));
-    path.with_file_name(beside)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::ledger::is_recorded;
     use super::super::left::leave;
+    use super::super::removed::{Removed, settle_all};
     use super::*;
     use drover_api::DiskLayout;
     use drover_types::Bytes;
+    use std::fs;
     use std::os::unix::fs::MetadataExt as _;
 
     const ID: MigrationId = MigrationId(Uuid::from_u128(7));
+    const LEFT: MigrationId = MigrationId(Uuid::from_u128(6));
     const DOMAIN: Uuid = Uuid::from_u128(8);
+
+    fn works() -> Works {
+        Works::default()
+    }
 
     fn disk(path: &Path) -> NewDisk {
         let found = fs::metadata(path.parent().unwrap()).unwrap();
@@ -228,6 +225,13 @@ mod tests {
             user: found.uid(),
             group: found.gid(),
             mode: 0o640,
+        }
+    }
+
+    fn gone(paths: &[&Path]) -> Removed {
+        Removed {
+            gone: paths.iter().map(|path| path.to_path_buf()).collect(),
+            written: Vec::new(),
         }
     }
 
@@ -245,22 +249,25 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let state = tempfile::tempdir().unwrap();
         let path = folder.path().join("web.img");
-        assert_eq!(
-            make(state.path(), ID, DOMAIN, &[disk(&path)]).await,
-            Ok(None)
-        );
+        // Whoever says so gives nobody privileges.
+        let told = NewDisk {
+            mode: 0o4640,
+            ..disk(&path)
+        };
+        let made = make(&works(), state.path(), ID, DOMAIN, &[told]).await;
+        assert_eq!(made, Ok(None));
         let found = fs::metadata(&path).unwrap();
-        assert_eq!((found.len(), found.mode() & 0o777), (1 << 20, 0o640));
+        assert_eq!((found.len(), found.mode() & 0o7777), (1 << 20, 0o640));
         assert!(found.blocks() < 64, "it is sparse");
         assert_eq!(names(folder.path()), ["web.img"]);
         assert!(is_recorded(state.path(), ID));
         let open = fs::File::open(&path).unwrap();
-        let why = remove(state.path(), ID).unwrap_err();
+        let why = remove_all(state.path(), ID).unwrap_err();
         assert!(why.contains("has it open") && path.exists(), "{why}");
         drop(open);
-        assert_eq!(remove(state.path(), ID), Ok(vec![path.clone()]));
+        assert_eq!(remove_all(state.path(), ID), Ok(gone(&[&path])));
         assert!(names(folder.path()).is_empty() && !is_recorded(state.path(), ID));
-        assert_eq!(remove(state.path(), ID), Ok(vec![]));
+        assert_eq!(remove_all(state.path(), ID), Ok(gone(&[])));
     }
 
     #[tokio::test]
@@ -269,9 +276,15 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let [first, second] = ["a.img", "b.img"].map(|name| folder.path().join(name));
         fs::write(&second, "somebody's").unwrap();
-        let why = make(state.path(), ID, DOMAIN, &[disk(&first), disk(&second)])
-            .await
-            .unwrap_err();
+        let why = make(
+            &works(),
+            state.path(),
+            ID,
+            DOMAIN,
+            &[disk(&first), disk(&second)],
+        )
+        .await
+        .unwrap_err();
         assert!(
             why.contains("b.img is not made: another file is there"),
             "{why}"
@@ -286,14 +299,52 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let state = tempfile::tempdir().unwrap();
         let path = folder.path().join("web.img");
-        make(state.path(), ID, DOMAIN, &[disk(&path)])
+        make(&works(), state.path(), ID, DOMAIN, &[disk(&path)])
             .await
             .unwrap();
         let other = folder.path().join("restored.img");
         fs::write(&other, "somebody's").unwrap();
         fs::rename(&other, &path).unwrap();
-        assert_eq!(remove(state.path(), ID), Ok(vec![]));
+        assert_eq!(remove_all(state.path(), ID), Ok(gone(&[])));
         assert_eq!(fs::read(&path).unwrap(), b"somebody's");
+    }
+
+    #[tokio::test]
+    async fn what_somebody_wrote_to_once_nobody_copied_to_it_any_more_is_somebodys() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = tempfile::tempdir().unwrap();
+        let [copied, used] = ["a.img", "b.img"].map(|name| folder.path().join(name));
+        make(
+            &works(),
+            state.path(),
+            ID,
+            DOMAIN,
+            &[disk(&copied), disk(&used)],
+        )
+        .await
+        .unwrap();
+        let write = |path: &Path, seconds| {
+            let file = fs::File::options().write(true).open(path).unwrap();
+            let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+            file.set_modified(at).unwrap();
+            file
+        };
+        // While it is copied to it is not at rest.
+        let open = write(&copied, 10);
+        drop(write(&used, 10));
+        settle_all(state.path(), ID).unwrap();
+        drop(open);
+        drop(write(&copied, 20));
+        settle_all(state.path(), ID).unwrap();
+        // A guest was started with it, and has ended, while nobody looked.
+        drop(write(&used, 30));
+        settle_all(state.path(), ID).unwrap();
+        let removed = remove_all(state.path(), ID).unwrap();
+        let written = vec![used];
+        let gone = vec![copied];
+        assert_eq!(removed, Removed { gone, written });
+        assert_eq!(names(folder.path()), ["b.img"]);
+        assert!(!is_recorded(state.path(), ID));
     }
 
     #[tokio::test]
@@ -302,15 +353,127 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let path = folder.path().join("web.img");
         fs::write(&path, "contents").unwrap();
-        leave(state.path(), DOMAIN, &[disk(&path)]).unwrap();
-        let another = make(state.path(), ID, Uuid::from_u128(9), &[disk(&path)]).await;
+        leave(state.path(), LEFT, DOMAIN, &[disk(&path)]).unwrap();
+        let another = make(
+            &works(),
+            state.path(),
+            ID,
+            Uuid::from_u128(9),
+            &[disk(&path)],
+        )
+        .await;
         assert!(another.unwrap_err().contains("another file is there"));
-        let told = make(state.path(), ID, DOMAIN, &[disk(&path)])
+        let told = make(&works(), state.path(), ID, DOMAIN, &[disk(&path)])
             .await
             .unwrap();
         assert!(told.unwrap().contains("is replaced"));
         assert_eq!(fs::metadata(&path).unwrap().len(), 1 << 20);
         assert_eq!(names(folder.path()), ["web.img"]);
+    }
+
+    #[tokio::test]
+    async fn what_is_replaced_is_told_though_another_disk_fails_and_nothing_is_before_all_are_made()
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let state = tempfile::tempdir().unwrap();
+        let [first, second] = ["a.img", "b.img"].map(|name| folder.path().join(name));
+        fs::write(&first, "contents").unwrap();
+        leave(state.path(), LEFT, DOMAIN, &[disk(&first)]).unwrap();
+        let nowhere = NewDisk {
+            path: folder.path().join("none/b.img"),
+            ..disk(&second)
+        };
+        let why = make(&works(), state.path(), ID, DOMAIN, &[disk(&first), nowhere])
+            .await
+            .unwrap_err();
+        assert!(why.contains("there is no such folder"), "{why}");
+        assert_eq!(fs::read(&first).unwrap(), b"contents");
+        fs::write(&second, "somebody's").unwrap();
+        let both = [disk(&first), disk(&second)];
+        let why = make(&works(), state.path(), ID, DOMAIN, &both)
+            .await
+            .unwrap_err();
+        assert!(why.contains("b.img is not made: another file"), "{why}");
+        let gone = format!("gone whatever becomes of this: {}", first.display());
+        assert!(why.contains(&gone), "{why}");
+        assert_eq!(names(folder.path()), ["b.img"]);
+    }
+
+    #[tokio::test]
+    async fn what_a_process_has_open_keeps_no_other_from_going() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = tempfile::tempdir().unwrap();
+        let [held, free] = ["a.img", "b.img"].map(|name| folder.path().join(name));
+        make(
+            &works(),
+            state.path(),
+            ID,
+            DOMAIN,
+            &[disk(&held), disk(&free)],
+        )
+        .await
+        .unwrap();
+        let open = File::open(&held).unwrap();
+        let why = remove_all(state.path(), ID).unwrap_err();
+        assert!(why.contains("a.img stays here for now: process"), "{why}");
+        assert_eq!(names(folder.path()), ["a.img"]);
+        drop(open);
+        assert_eq!(remove_all(state.path(), ID), Ok(gone(&[&held])));
+    }
+
+    /// As a thread would that makes it.
+    fn new(disk: &NewDisk) -> New {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let _entered = runtime.enter();
+        New::make(disk, ID).unwrap()
+    }
+
+    #[test]
+    fn a_link_that_takes_the_new_files_name_leads_nobody_elsewhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, secret] = ["web.img", "secret"].map(|name| folder.path().join(name));
+        fs::write(&secret, "root's").unwrap();
+        let new = new(&disk(&path));
+        let beside = folder.path().join(format!(".web.img.drover-{ID}"));
+        fs::rename(&beside, folder.path().join("taken")).unwrap();
+        std::os::unix::fs::symlink(&secret, &beside).unwrap();
+        let why = new.put(&[]).unwrap_err();
+        assert!(why.contains("somebody else changes its folder"), "{why}");
+        let there = FileId::of(&fs::symlink_metadata(&path).unwrap());
+        assert_eq!(there, new.id, "it is the one that was made, or none");
+        assert_eq!(fs::read(&secret).unwrap(), b"root's");
+        // Another folder by the same path is another.
+        let parent = folder.path().parent().unwrap();
+        let moved = parent.join(format!(
+            "{}-moved",
+            folder.path().file_name().unwrap().display()
+        ));
+        fs::rename(folder.path(), &moved).unwrap();
+        std::os::unix::fs::symlink("/", folder.path()).unwrap();
+        assert!(new.place.see(Name::Own).unwrap().is_some());
+        fs::remove_file(folder.path()).unwrap();
+        fs::rename(&moved, folder.path()).unwrap();
+    }
+
+    #[test]
+    fn what_a_dead_agent_had_put_a_new_one_in_the_place_of_is_there_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = tempfile::tempdir().unwrap();
+        let path = folder.path().join("web.img");
+        fs::write(&path, "contents").unwrap();
+        let new = new(&disk(&path));
+        let made = Made {
+            path: path.clone(),
+            file: Some(new.id),
+            at_rest: None,
+            most: Bytes(0),
+        };
+        write(state.path(), ID, &[made]).unwrap();
+        new.place.exchange().unwrap();
+        drop(new);
+        assert_eq!(remove_all(state.path(), ID), Ok(gone(&[&path])));
+        assert_eq!(names(folder.path()), ["web.img"]);
+        assert_eq!(fs::read(&path).unwrap(), b"contents");
     }
 
     #[tokio::test]
@@ -321,12 +484,15 @@ mod tests {
         let begun = Made {
             path: path.clone(),
             file: None,
+            at_rest: None,
+            most: Bytes(0),
         };
         write(state.path(), ID, &[begun]).unwrap();
-        fs::write(beside(&path, ID), "").unwrap();
+        let place = Place::open(&path, ID).unwrap().unwrap();
+        drop(place.create().unwrap());
         // What came there meanwhile is somebody's.
         fs::write(&path, "somebody's").unwrap();
-        assert_eq!(remove(state.path(), ID), Ok(vec![]));
+        assert_eq!(remove_all(state.path(), ID), Ok(gone(&[])));
         assert_eq!(names(folder.path()), ["web.img"]);
     }
 }

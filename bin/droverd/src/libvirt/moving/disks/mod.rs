@@ -8,20 +8,27 @@
 //!
 //! # Invariant
 //! No file is removed or replaced but one that the agent made here for this very migration, or that this very domain left here when it was
-//! handed off; and none that any process has open.
+//! handed off; none that any process has open; and none of a domain that may have run here, or that somebody wrote to since libvirt copied to it.
 
 mod described;
 mod identity;
 mod image;
+mod ledger;
 mod left;
 mod limits;
 mod made;
+mod place;
+mod removed;
 mod room;
+mod works;
 
 pub use described::{LocalDisk, described};
-pub use left::{leave, told};
-pub use made::{forget, is_recorded, make, remove};
+pub use ledger::{forget, forget_all_but, is_recorded};
+pub use left::{left_by, told};
+pub use made::make;
+pub use removed::{listed, remove, settle};
 pub use room::offer;
+pub use works::Works;
 
 use drover_api::{DomainNeed, MovingDomain, NewDisk};
 

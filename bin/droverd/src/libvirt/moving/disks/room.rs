@@ -7,18 +7,20 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use drover_api::{DiskLayout, NEW_DISKS, NewDisk};
-use drover_types::Bytes;
+use drover_types::{Bytes, MigrationId};
 use jiff::Timestamp;
-use tokio::time::timeout;
+use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::super::files::holder;
+use super::super::files::{Looks, holder};
 use super::super::offers::Offer;
+use super::identity::FileId;
+use super::ledger::{self, Made};
 use super::left::{LeftFile, left};
 use super::limits;
 
 /// Of `st_blocks` (stat(2)).
-const BLOCK: u64 = 512;
+pub const BLOCK: u64 = 512;
 
 /// What qcow2 has of its own for a cluster: 8 bytes that tell where it is, 2 that count who uses it (QEMU's `docs/interop/qcow2.rst`), and
 /// as much again for tables that are not full.
@@ -44,12 +46,23 @@ pub struct There {
     modified: Option<SystemTime>,
     /// This very domain left it here.
     is_left: bool,
+    /// This migration had it made, which has not ended yet, or has left it for now.
+    made_by: Option<MigrationId>,
     /// A process that has it open.
     holder: Option<u32>,
 }
 
+/// What is known here of files of disks.
+#[derive(Debug, Clone, Default)]
+struct Known {
+    /// Those that the domain left.
+    left: Vec<LeftFile>,
+    /// Those that were made for other migrations, which may be written to still.
+    made: Vec<(MigrationId, Made)>,
+}
+
 /// What this host says to whoever asks whether they can be made.
-pub async fn offer(state: &Path, domain: &str, disks: &[NewDisk]) -> Offer {
+pub async fn offer(looks: &Looks, state: &Path, domain: &str, disks: &[NewDisk]) -> Offer {
     let Ok(domain) = domain.parse::<Uuid>() else {
         return Offer::NotKnown(format!("{domain:?} is no id of a domain"));
     };
@@ -59,25 +72,33 @@ pub async fn offer(state: &Path, domain: &str, disks: &[NewDisk]) -> Offer {
             "{count} disks come, and at most {NEW_DISKS} are taken"
         ));
     }
-    let (state, asked) = (state.to_owned(), disks.to_vec());
-    let look = tokio::task::spawn_blocking(move || {
-        let left = left(&state, domain);
-        let sites = asked.iter().map(|disk| site(&disk.path, &left));
-        sites.collect::<Result<Vec<_>, _>>()
+    let state = state.to_owned();
+    let known = tokio::task::spawn_blocking(move || Known {
+        left: left(&state, domain),
+        made: ledger::all(&state),
     });
-    match timeout(limits::LOOK, look).await {
-        Ok(Ok(Ok(sites))) => match lacks(disks, &sites) {
-            None => Offer::Has,
-            Some(why) => Offer::Lacks(why),
-        },
-        Ok(Ok(Err(why))) => Offer::Lacks(why),
-        Ok(Err(error)) => Offer::NotKnown(error.to_string()),
-        Err(_) => {
-            let seconds = limits::LOOK.as_secs();
-            Offer::NotKnown(format!(
-                "where its disks are to be was not looked at within {seconds} s"
-            ))
+    let known = match known.await {
+        Ok(known) => known,
+        Err(error) => return Offer::NotKnown(error.to_string()),
+    };
+    let until = Instant::now() + limits::LOOK;
+    let mut sites = Vec::with_capacity(disks.len());
+    for disk in disks {
+        let (path, known) = (disk.path.clone(), known.clone());
+        let look = move |is_here: &dyn Fn(&Path) -> bool| site(&path, &known, is_here);
+        let within = until.saturating_duration_since(Instant::now());
+        match looks.on_mount_of(disk.path.clone(), within, look).await {
+            Ok(Ok(site)) => sites.push(site),
+            Ok(Err(why)) => return Offer::Lacks(why),
+            Err(hang) => {
+                let path = disk.path.display();
+                return Offer::NotKnown(format!("{path} is to be made there, where {hang}"));
+            }
         }
+    }
+    match lacks(disks, &sites) {
+        None => Offer::Has,
+        Some(why) => Offer::Lacks(why),
     }
 }
 
@@ -85,7 +106,7 @@ pub async fn offer(state: &Path, domain: &str, disks: &[NewDisk]) -> Offer {
 ///
 /// # Errors
 /// None can be made there; why.
-pub fn site(path: &Path, left: &[LeftFile]) -> Result<Site, String> {
+fn site(path: &Path, known: &Known, is_here: &dyn Fn(&Path) -> bool) -> Result<Site, String> {
     let shown = path.display();
     let folder = path
         .parent()
@@ -106,14 +127,31 @@ pub fn site(path: &Path, left: &[LeftFile]) -> Result<Site, String> {
         return Err(format!("{} is no folder there", folder.display()));
     }
     let disk = rustix::fs::statvfs(folder).map_err(|error| unseen(error.into()))?;
+    let made = known.made.iter().map(|(_, made)| made);
+    let here = made.filter(|made| is_here(&made.path));
+    let promised = here.map(|made| promised(made, found.dev()));
+    let promised = promised.fold(0, u64::saturating_add);
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
     Ok(Site {
         device: found.dev(),
-        free: Bytes(disk.f_bavail.saturating_mul(disk.f_frsize)),
-        there: there(path, left).map_err(unseen)?,
+        free: Bytes(free.saturating_sub(promised)),
+        there: there(path, known).map_err(unseen)?,
     })
 }
 
-fn there(path: &Path, left: &[LeftFile]) -> io::Result<Option<There>> {
+/// What one that was made may take yet of that file system.
+fn promised(made: &Made, device: u64) -> u64 {
+    let found = std::fs::symlink_metadata(&made.path);
+    let own = found
+        .ok()
+        .filter(|found| made.file == Some(FileId::of(found)));
+    match own {
+        Some(own) if own.dev() == device => made.most.0.saturating_sub(own.blocks() * BLOCK),
+        _ => 0,
+    }
+}
+
+fn there(path: &Path, known: &Known) -> io::Result<Option<There>> {
     // A link is something that is there, too.
     let found = match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -123,7 +161,10 @@ fn there(path: &Path, left: &[LeftFile]) -> io::Result<Option<There>> {
         bytes: Bytes(found.len()),
         allocated: Bytes(found.blocks() * BLOCK),
         modified: found.modified().ok(),
-        is_left: found.is_file() && left.iter().any(|left| left.is(path, &found)),
+        is_left: found.is_file() && known.left.iter().any(|left| left.is(path, &found)),
+        made_by: known.made.iter().find_map(|(id, made)| {
+            (made.path == path && made.file == Some(FileId::of(&found))).then_some(*id)
+        }),
         holder: holder(path, &found)?,
     }))
 }
@@ -164,6 +205,12 @@ fn in_the_way(disk: &NewDisk, there: &There) -> Option<String> {
     if there.is_left {
         return None;
     }
+    if let Some(id) = there.made_by {
+        return Some(format!(
+            "{path} is there already, as migration {id} had it made: where that has ended it goes within some seconds, once its source has said \
+             that it keeps the domain: try again then"
+        ));
+    }
     let written = there.modified.and_then(|at| Timestamp::try_from(at).ok());
     let written = written.map_or_else(String::new, |at| format!(", last written to at {at:.0}"));
     let bytes = there.bytes;
@@ -173,7 +220,7 @@ fn in_the_way(disk: &NewDisk, there: &There) -> Option<String> {
 }
 
 /// What its file may come to.
-fn most(disk: &NewDisk) -> Bytes {
+pub fn most(disk: &NewDisk) -> Bytes {
     let size = disk.size.0;
     Bytes(match disk.layout {
         DiskLayout::Raw => size,
@@ -190,6 +237,8 @@ fn most(disk: &NewDisk) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ID: MigrationId = MigrationId(Uuid::from_u128(7));
 
     fn disk(path: &str, size: u64, layout: DiskLayout) -> NewDisk {
         NewDisk {
@@ -239,6 +288,7 @@ mod tests {
             allocated: Bytes(5 << 20),
             modified: Some(SystemTime::UNIX_EPOCH),
             is_left,
+            made_by: None,
             holder,
         };
         let new = disk("/images/web.img", 5 << 20, DiskLayout::Raw);
@@ -265,26 +315,47 @@ mod tests {
     fn a_place_is_looked_at_with_what_is_there() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("web.img");
-        let found = site(&path, &[]).unwrap();
+        let found = site(&path, &Known::default(), &|_| true).unwrap();
         assert!(found.there.is_none() && found.free > Bytes(0));
         std::fs::write(&path, "contents").unwrap();
         let _open = std::fs::File::open(&path).unwrap();
-        let there = site(&path, &[]).unwrap().there.unwrap();
+        let there = site(&path, &Known::default(), &|_| true)
+            .unwrap()
+            .there
+            .unwrap();
         assert_eq!((there.bytes, there.is_left), (Bytes(8), false));
         assert_eq!(there.holder, Some(std::process::id()));
+        // What another migration had made here may grow, and is said to be that.
+        let made = Made {
+            path: path.clone(),
+            file: Some(FileId::of(&std::fs::metadata(&path).unwrap())),
+            at_rest: None,
+            most: Bytes(u64::MAX),
+        };
+        let known = Known {
+            left: Vec::new(),
+            made: vec![(ID, made)],
+        };
+        let mine = folder.path().join("mine.img");
+        assert_eq!(site(&mine, &known, &|_| true).unwrap().free, Bytes(0));
+        assert!(site(&mine, &known, &|_| false).unwrap().free > Bytes(0));
+        let again = site(&path, &known, &|_| true).unwrap();
+        let disk = disk(path.to_str().unwrap(), 1, DiskLayout::Raw);
+        let why = lacks(&[disk], &[again]).unwrap();
+        assert!(why.contains("goes within some seconds"), "{why}");
         let below = folder.path().join("none/web.img");
         assert!(
-            site(&below, &[])
+            site(&below, &Known::default(), &|_| true)
                 .unwrap_err()
                 .contains("there is no folder")
         );
         assert!(
-            site(&path.join("web.img"), &[])
+            site(&path.join("web.img"), &Known::default(), &|_| true)
                 .unwrap_err()
                 .contains("no folder")
         );
         assert!(
-            site(Path::new("web.img"), &[])
+            site(Path::new("web.img"), &Known::default(), &|_| true)
                 .unwrap_err()
                 .contains("no path")
         );

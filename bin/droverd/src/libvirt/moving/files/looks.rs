@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -56,6 +56,23 @@ impl Looks {
         let ways = paths.into_iter().map(Way::of).collect();
         let bound = Bound::from_now(within);
         self.on_all(Arc::new(Mounts::now()), ways, bound).await
+    }
+
+    /// Something else that is looked at on the mount of a path, in its turn there; it is waited for so long.
+    ///
+    /// # Errors
+    /// It hangs, or another look there does.
+    pub async fn on_mount_of<T: Send + 'static>(
+        &self,
+        path: PathBuf,
+        within: Duration,
+        look: impl FnOnce(&dyn Fn(&Path) -> bool) -> T + Send + 'static,
+    ) -> Result<T, Hang> {
+        let mounts = Mounts::now();
+        let mount = mounts.point_of(&path).to_owned();
+        let here = mount.clone();
+        let look = move || look(&|other| mounts.point_of(other) == here);
+        self.one(mount, Bound::from_now(within), look).await
     }
 
     /// Each mount by itself: where one hangs, nobody waits who has not come there.

@@ -83,10 +83,21 @@ pub fn holder(path: &Path, found: &Metadata) -> io::Result<Option<u32>> {
         number: Some((found.dev(), found.ino())),
     };
     let processes = fs::read_dir("/proc")?.flatten();
-    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let mut open = Open::default();
-    // Of one that has ended meanwhile nothing is known, and it holds nothing.
-    Ok(pids.find(|pid| open.holds(*pid, led) == Holds::It))
+    let mut unknown = None;
+    for pid in pids {
+        match open.holds(pid, led) {
+            Holds::It => return Ok(Some(pid)),
+            Holds::Others => {}
+            // One that has ended meanwhile holds nothing.
+            Holds::NotKnown(why) if Path::new(&format!("/proc/{pid}")).exists() => {
+                unknown = Some(why)
+            }
+            Holds::NotKnown(_) => {}
+        }
+    }
+    unknown.map_or(Ok(None), |why| Err(io::Error::other(why)))
 }
 
 /// What a process has open by a path.

@@ -1,0 +1,129 @@
+//! What was made here for the disks of each migration, as the next agent has to know it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use drover_types::{Bytes, MigrationId};
+use serde::{Deserialize, Serialize};
+
+use super::identity::{AtRest, FileId};
+use crate::registry::files;
+
+/// The folder below the state directory.
+const FOLDER: &str = "new-disks";
+
+/// One that was made, or is about to be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Made {
+    pub path: PathBuf,
+    /// None before all were there under any name.
+    pub file: Option<FileId>,
+    /// As it was once libvirt had ended what it copied, and nobody had it open; none before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_rest: Option<AtRest>,
+    /// What it may come to: nobody else is promised that room meanwhile.
+    #[serde(default)]
+    pub most: Bytes,
+}
+
+/// What was made by all migrations that have a ledger still, as far as that can be read.
+pub fn all(state: &Path) -> Vec<(MigrationId, Made)> {
+    let made = |id| {
+        let read = read(state, id).unwrap_or_else(|why| {
+            tracing::error!(%id, why, "their room is not kept free");
+            Vec::new()
+        });
+        read.into_iter().map(move |made| (id, made))
+    };
+    recorded(state).into_iter().flat_map(made).collect()
+}
+
+fn recorded(state: &Path) -> Vec<MigrationId> {
+    let Ok(found) = fs::read_dir(state.join(FOLDER)) else {
+        // There are none.
+        return Vec::new();
+    };
+    let names = found
+        .flatten()
+        .map(|entry| PathBuf::from(entry.file_name()));
+    let ids = names.filter_map(|name| name.file_stem()?.to_str()?.parse().ok().map(MigrationId));
+    ids.collect()
+}
+
+/// Of other migrations than these nobody removes anything any more: an agent ended before it had said so.
+pub fn forget_all_but(state: &Path, kept: &BTreeSet<MigrationId>) {
+    let over = recorded(state).into_iter();
+    for id in over.filter(|id| !kept.contains(id)) {
+        tracing::info!(%id, "its migration is over: files that were made for its disks are left as they are");
+        forget(state, id);
+    }
+}
+
+/// Whether files were made here for a migration, and are its own still.
+pub fn is_recorded(state: &Path, migration: MigrationId) -> bool {
+    ledger(state, migration).exists()
+}
+
+/// They are the domain's from now on.
+pub fn forget(state: &Path, migration: MigrationId) {
+    let file = ledger(state, migration);
+    if let Err(error) = files::remove(&file) {
+        tracing::warn!(file = %file.display(), %error, "not removed");
+    }
+}
+
+pub fn read(state: &Path, migration: MigrationId) -> Result<Vec<Made>, String> {
+    let file = ledger(state, migration);
+    let all = files::read_document(&file);
+    let all = all.map_err(|error| {
+        format!(
+            "what was made for its disks is not known: {}: {error}",
+            file.display()
+        )
+    })?;
+    Ok(all.unwrap_or_default())
+}
+
+pub fn write(state: &Path, migration: MigrationId, all: &[Made]) -> Result<(), String> {
+    let file = ledger(state, migration);
+    let written = serde_json::to_vec(all)
+        .map_err(io::Error::other)
+        .and_then(|document| {
+            fs::create_dir_all(state.join(FOLDER))?;
+            files::write_whole(&file, &document)
+        });
+    written.map_err(|error| format!("that cannot be written down in {}: {error}", file.display()))
+}
+
+fn ledger(state: &Path, migration: MigrationId) -> PathBuf {
+    state.join(FOLDER).join(format!("{migration}.json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    #[test]
+    fn what_was_made_is_known_by_its_migration_until_that_is_over() {
+        let state = tempfile::tempdir().unwrap();
+        assert_eq!(all(state.path()), []);
+        let [first, second] = [1, 2].map(|number| MigrationId(Uuid::from_u128(number)));
+        let made = |name: &str| Made {
+            path: name.into(),
+            file: None,
+            at_rest: None,
+            most: Bytes(7),
+        };
+        write(state.path(), first, &[made("/a")]).unwrap();
+        write(state.path(), second, &[made("/b")]).unwrap();
+        fs::write(state.path().join(FOLDER).join("other"), "").unwrap();
+        let mut known = all(state.path());
+        known.sort_by_key(|(id, _)| *id);
+        assert_eq!(known, [(first, made("/a")), (second, made("/b"))]);
+        forget_all_but(state.path(), &[second].into());
+        assert_eq!(all(state.path()), [(second, made("/b"))]);
+    }
+}
