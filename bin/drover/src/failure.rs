@@ -218,10 +218,11 @@ mod tests {
     #[test]
     fn a_method_that_does_not_move_what_it_is_to_move_is_wrong_usage() {
         let domains = "installed".parse().unwrap();
-        let error = check_methods(Some(&domains), &[Method::Drover, Method::DroverLz4]);
+        let error = check_methods(Some(&domains), &[Method::Drover, Method::DroverPlain]);
         let failure = Failure::of_lab(&error.unwrap_err().into());
         assert_eq!(failure.exit, exit::USAGE);
-        let words = "drover-lz4 moves no domain of libvirt's: with --libvirt methods are drover, ";
+        let words =
+            "drover-plain moves no domain of libvirt's: with --libvirt methods are drover, ";
         assert!(failure.message.starts_with(words), "{}", failure.message);
     }
 

@@ -68,12 +68,22 @@ fn moved_over(compared: &Value, nics: &[(&str, usize)]) {
     }
 }
 
+/// What QEMU sent of the domain took less on the lines.
+fn is_reduced(compared: &Value, method: &str) {
+    let mut summaries = compared["summary"].as_array().unwrap().iter();
+    let summary = summaries.find(|summary| summary["method"] == method);
+    let reduced = &summary.unwrap()["reduced"];
+    let [raw, wire] =
+        ["raw_bytes", "wire_bytes"].map(|bytes| reduced[bytes]["median"].as_f64().unwrap());
+    assert!(wire > 0.0 && wire < raw * 0.8, "{reduced}");
+}
+
 #[tokio::test]
 async fn one_domain_of_libvirt_11_3_moves_by_each_method_in_turn() {
     if is_missing("11.3").await {
         return;
     }
-    let methods = "virsh,virsh-parallel,virsh-parallel-zstd,drover";
+    let methods = "virsh,virsh-parallel,virsh-parallel-zstd,drover,drover-zstd";
     let all = compared("11.3", methods);
     moved_over(
         &all,
@@ -82,8 +92,10 @@ async fn one_domain_of_libvirt_11_3_moves_by_each_method_in_turn() {
             ("virsh-parallel", 1),
             ("virsh-parallel-zstd", 1),
             ("drover", 2),
+            ("drover-zstd", 2),
         ],
     );
+    is_reduced(&all, "drover-zstd");
     let told = all["machine"]["libvirt"].as_str().unwrap();
     assert!(told.starts_with("11.3"), "{told}");
 }
@@ -93,8 +105,11 @@ async fn libvirt_9_0_moves_a_domain_without_the_compression_that_it_does_not_kno
     if is_missing("9.0").await {
         return;
     }
-    let all = compared("9.0", "virsh-parallel-zstd,drover,virsh-parallel");
-    moved_over(&all, &[("drover", 2), ("virsh-parallel", 1)]);
+    let methods = "virsh-parallel-zstd,drover,drover-zstd,virsh-parallel";
+    let all = compared("9.0", methods);
+    let moved = [("drover", 2), ("drover-zstd", 2), ("virsh-parallel", 1)];
+    moved_over(&all, &moved);
+    is_reduced(&all, "drover-zstd");
     let skipped = &all["skipped"][0];
     assert_eq!(skipped["method"], "virsh-parallel-zstd", "{skipped}");
 }
@@ -110,8 +125,8 @@ async fn a_method_of_other_guests_is_refused_before_anything_is_made() {
             "tcp moves no domain",
         ),
         (
-            &["--libvirt", "11.3", "--methods", "drover,drover-lz4"],
-            "drover-lz4 moves no domain",
+            &["--libvirt", "11.3", "--methods", "drover,drover-plain"],
+            "drover-plain moves no domain",
         ),
         (&["--methods", "virsh"], "such as --libvirt 11.3"),
         (&["--libvirt", "/no/libvirt"], "/no/libvirt/usr/sbin"),

@@ -14,7 +14,7 @@ use std::process::Command;
 use common::{guest, until};
 use drover_api::{ClientError, ErrorCode, MigrateRequest, MigrationPhase, MigrationView};
 use drover_libvirt::DomainState;
-use drover_types::MigrationId;
+use drover_types::{MigrationId, ReductionMode};
 use pair::{Pair, Side, to};
 use tempfile::TempDir;
 
@@ -69,6 +69,7 @@ async fn pair(libvirt: &Path) -> Pair {
 fn with_disks(host: &str) -> MigrateRequest {
     MigrateRequest {
         with_disks: true,
+        reduction: Some(ReductionMode::Zstd(1)),
         ..to(host)
     }
 }
@@ -164,10 +165,17 @@ async fn a_domain_moves_with_its_disks_where_that_is_asked_for_and_comes_back_ov
     let taken = pair.b.host.shell(&format!("du -m {raw} | cut -f1"));
     let is_sparse = taken.trim().parse::<u32>().unwrap() <= 25;
     assert_eq!(is_sparse, libvirt.ends_with("libvirt-11.3"), "{taken}");
-    let left = pair.a.migration(id).await.next.unwrap();
+    let view = pair.a.migration(id).await;
+    let left = view.next.unwrap();
     for (_, file, _) in DISKS {
         assert!(left.contains(file), "{left}");
     }
+    // Of its memory, which is little, and not of its disks.
+    let reduction = view.reduction.unwrap();
+    assert!(reduction.opaque.is_empty(), "{reduction:#?}");
+    let (raw, wire) = (reduction.raw_bytes.0, reduction.wire_bytes.0);
+    assert!(0 < wire && wire < raw && raw < 16 << 20, "{reduction:#?}");
+    assert!(view.traffic.sent_bytes.0 > 48 << 20, "{:#?}", view.traffic);
 
     // What it left is replaced when it comes back, with what it wrote since.
     write(&pair.b, 9);

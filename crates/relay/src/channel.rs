@@ -202,7 +202,7 @@ fn start_threads(
     let (reader, writer) = (shared.clone(), shared.clone());
     let from = stream.clone();
     let chunk_bytes = shared.chunk_bytes;
-    let expander = shared.reduction.as_ref();
+    let expander = shared.reduction_of(channel);
     let tool = Tool {
         channel,
         stream,
@@ -274,10 +274,9 @@ fn next(reads: &Receiver<Reading>, reducer: Option<&mut Reducer>) -> Option<Read
 
 /// What makes fewer bytes of what the source's QEMU sends on that channel, if that was agreed on.
 fn reducer(shared: &Shared, channel: ChannelId) -> Option<Reducer> {
-    let reduction = shared.reduction.as_ref().filter(|_| shared.is_source())?;
-    if reduction.is_telling(channel) {
-        return None;
-    }
+    let reduction = shared
+        .reduction_of(channel)
+        .filter(|_| shared.is_source())?;
     let glance = shared.pool.pipes().map(Glance::new).transpose();
     let glance = glance.unwrap_or_else(|error| {
         tracing::warn!(%error, channel, "bytes are copied through memory");

@@ -75,9 +75,6 @@ impl Relay {
         listener: Arc<Listener>,
     ) -> Result<Self, NotStarted> {
         let main = local.main();
-        if main > 0 && settings.reduction.is_some() {
-            return Err(NotStarted::ReducedControl);
-        }
         let Sizes {
             chunk_bytes,
             window,

@@ -214,9 +214,6 @@ pub enum NotStarted {
         /// What they need together.
         bytes: u64,
     },
-    /// What is carried beside QEMU's channels is not known to what reduces these.
-    #[error("a session that carries more than QEMU's channels is not reduced")]
-    ReducedControl,
     /// No socket for QEMU to connect to.
     #[error("cannot listen on {}", path.display())]
     Socket {

@@ -427,9 +427,16 @@ impl Shared {
         port.is_some_and(|port| port.shut_down)
     }
 
+    /// Whether a channel is the one on which the destination tells of stored pages: right behind QEMU's main one.
     pub(crate) fn is_telling(&self, channel: ChannelId) -> bool {
         let reduction = self.reduction.as_ref();
-        reduction.is_some_and(|reduction| reduction.is_telling(channel))
+        channel == self.local.main() + 1 && reduction.is_some_and(reduction::Shared::tells)
+    }
+
+    /// What makes fewer bytes of a channel, where that was agreed on: of those of QEMU's memory, and of none before them.
+    pub(crate) fn reduction_of(&self, channel: ChannelId) -> Option<&reduction::Shared> {
+        let is_memory = channel >= self.local.main() && !self.is_telling(channel);
+        self.reduction.as_ref().filter(|_| is_memory)
     }
 
     /// The next connection there; `None` once the relay has ended.

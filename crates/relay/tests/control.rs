@@ -12,17 +12,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
+use drover_pagestore::{Segment, shape_within};
 use drover_relay::{
-    Disks, End, Event, Expected, LaneListener, NotStarted, Relay, Sockets, open_lanes,
+    Disks, End, Event, Expected, LaneListener, Relay, Settings, Sockets, open_lanes,
 };
 use pair::{PATIENCE, Protected, SETTINGS, TOKEN, content, ended, exchange, id, order, securities};
+use streams::{PAGE, main_channel, of_stored, rounds, settings, stored, telling, until};
 
 /// Two relays with a socket beside QEMU's.
 struct Driven {
     near: [PathBuf; 3],
     far: [UnixListener; 3],
     source: Arc<Relay>,
-    _destination: Arc<Relay>,
+    destination: Arc<Relay>,
     source_events: Receiver<Event>,
     destination_events: Receiver<Event>,
     _listener: LaneListener,
@@ -54,6 +56,11 @@ impl Driven {
 
     /// With so many disks.
     fn carrying(disks: u16) -> Self {
+        Self::with(SETTINGS, disks)
+    }
+
+    /// The same, by these settings.
+    fn with(settings: Settings, disks: u16) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = |name| directory.path().join(name);
         let near = ["near", "near-control", "near-disks"].map(path);
@@ -61,10 +68,10 @@ impl Driven {
         let (tell_source, source_events) = channel();
         let (tell_destination, destination_events) = channel();
         let ends = with_disks(&near, disks);
-        let source = Relay::source(SETTINGS, ends, move |e| drop(tell_source.send(e))).unwrap();
+        let source = Relay::source(settings, ends, move |e| drop(tell_source.send(e))).unwrap();
         let ends = with_disks(&far, disks);
         let tell = move |e| drop(tell_destination.send(e));
-        let destination = Arc::new(Relay::destination(SETTINGS, ends, tell).unwrap());
+        let destination = Arc::new(Relay::destination(settings, ends, tell).unwrap());
         let listener = LaneListener::hold(0).unwrap();
         let (security, theirs) = securities(Protected::ByTls);
         let expected = listener.expect(id(), TOKEN, theirs, &destination);
@@ -78,7 +85,7 @@ impl Driven {
             far: far.map(|path| UnixListener::bind(path).unwrap()),
             near,
             source: Arc::new(source),
-            _destination: destination,
+            destination,
             source_events,
             destination_events,
             _listener: listener,
@@ -211,10 +218,53 @@ fn where_what_drives_qemu_has_gone_on_the_source_the_destination_hears_it() {
 }
 
 #[test]
-fn a_session_that_carries_more_than_qemus_channels_is_not_reduced() {
-    let directory = tempfile::tempdir().unwrap();
-    let (memory, control) = (directory.path().join("m"), directory.path().join("c"));
-    let refused = Relay::source(streams::settings(), sockets(&memory, &control), |_| {});
-    assert!(matches!(refused, Err(NotStarted::ReducedControl)));
-    assert!(!memory.exists() && !control.exists(), "nothing is left");
+fn of_what_drives_qemu_and_of_disks_every_byte_crosses_and_of_memory_a_fraction() {
+    let segment = Segment::in_memory(shape_within(16 << 20, PAGE as u32, false).unwrap()).unwrap();
+    for (settings, tells) in [(settings(), false), (telling(settings()), true)] {
+        let settings = Settings {
+            channels_max: 5,
+            ..settings
+        };
+        let driven = Driven::with(settings, 1);
+        if tells {
+            let file = stored(&segment, true);
+            driven.destination.add_stored(file).unwrap();
+        }
+        let (driver, driven_by) = driven.control();
+        let disk = driven.disk();
+        let main = driven.memory();
+        let multifd = driven.memory();
+        // A disk may hold what looks like a channel of QEMU's memory.
+        let (like_memory, devices, pages) = (rounds(0), main_channel(&[]), rounds(1));
+        for ((near, far), sent) in [(&disk, &like_memory), (&multifd, &pages), (&main, &devices)] {
+            let (at_far, at_near) = exchange(near, far, sent, b"the way back");
+            assert!(at_far == *sent && at_near == b"the way back");
+        }
+        let (at_far, _) = exchange(&driver, &driven_by, b"finish", b"done");
+        assert_eq!(at_far, b"finish");
+        assert_eq!(ended(&driven.source_events).0, End::Finished);
+        assert_eq!(ended(&driven.destination_events).0, End::Finished);
+
+        let report = driven.source.report();
+        let memory = (devices.len() + pages.len()) as u64;
+        let counts = report.reduced.unwrap().counts;
+        assert!(
+            counts.raw <= memory && counts.wire * 4 < memory,
+            "{counts:?}"
+        );
+        let crossed: u64 = report.lanes.iter().map(|lane| lane.stats.sent_bytes).sum();
+        assert!(
+            crossed > counts.wire + like_memory.len() as u64,
+            "{crossed}"
+        );
+        let expanded = driven.destination.report().expanded.unwrap();
+        assert_eq!(expanded.raw, memory);
+        let channels = report.session.channels;
+        let channels: Vec<_> = channels.iter().map(|stats| stats.channel).collect();
+        let last = if tells { 4 } else { 3 };
+        assert_eq!(channels, [1, 2, last]);
+        if tells {
+            until(|| of_stored(&driven.destination).added > 0);
+        }
+    }
 }

@@ -9,12 +9,13 @@ mod streams;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::thread;
 
 use drover_pagestore::{Segment, Shape, shape_within};
 use drover_reduce::Counts;
 use drover_relay::{
-    Codec, DataPath, End, Event, Level, NotAdded, Policy, Reduction, Relay, Settings, Way,
+    Codec, DataPath, End, Event, Level, NotAdded, Policy, Reduction, Relay, Settings, Sockets, Way,
 };
 use files::{checkpoint, sealed};
 use pair::{BOTH, PATIENCE, Pair, Protected, content, ended, exchange, pair_of};
@@ -336,14 +337,29 @@ fn a_peer_whose_kept_pages_are_others_breaks_its_channel_and_qemu_gets_nothing_o
     broken(near, Settings { reduction, ..near }, "there are 2 places");
 }
 
+#[test]
+fn a_peer_that_reduces_what_is_not_memory_breaks_its_channel_and_nobody_gets_anything_of_it() {
+    fn driven(socket: &Path) -> Sockets<'_> {
+        Sockets {
+            control: Some(socket),
+            ..socket.into()
+        }
+    }
+    broken_at(driven, settings(), settings(), "which was not agreed on");
+}
+
 /// Two ends that do not agree: the destination's channel breaks for that reason.
 fn broken(near: Settings, far: Settings, reason: &str) {
+    broken_at(|memory| memory.into(), near, far, reason);
+}
+
+/// The same, with these channels at the destination.
+fn broken_at(sockets: fn(&Path) -> Sockets<'_>, near: Settings, far: Settings, reason: &str) {
     let mut pair = pair_of(Protected::ByTls, near);
     let (tell, events) = std::sync::mpsc::channel();
     let socket = pair.far.local_addr().unwrap();
-    let far = Relay::destination(far, socket.as_pathname().unwrap(), move |e| {
-        drop(tell.send(e))
-    });
+    let sockets = sockets(socket.as_pathname().unwrap());
+    let far = Relay::destination(far, sockets, move |e| drop(tell.send(e)));
     pair.replace_destination(far.unwrap());
     pair.connect();
     let near = UnixStream::connect(&pair.near).unwrap();

@@ -104,13 +104,15 @@ impl Migrations {
                         request.reduction.as_ref(),
                         config.migration.reduction_memory,
                         request.session,
-                        self.stored(&migration.vm),
+                        self.stored(&migration.vm, is_domain),
+                        is_domain,
                     ),
                     outage_limit_s: request.outage_limit_s,
                     keeps: request
                         .keeps
                         .map(|keeps| keeps.min(request.definition.memory)),
                     may_be_kept: request.definition.checkpoint,
+                    is_domain,
                 },
                 own: Own::new(ours)?,
                 nics,
@@ -147,9 +149,11 @@ impl Migrations {
         })
     }
 
-    /// Which pages are stored here for this guest.
-    fn stored(&self, vm: &VmName) -> reduction::Stored {
-        if self.context.checkpoints.has(vm) {
+    /// Which pages are stored here for this guest: none for a domain, whatever guest of ours had its name.
+    fn stored(&self, vm: &VmName, is_domain: bool) -> reduction::Stored {
+        if is_domain {
+            reduction::Stored::Nothing
+        } else if self.context.checkpoints.has(vm) {
             reduction::Stored::Checkpoint
         } else if self.context.shared_pages.is_on() {
             reduction::Stored::Shared
@@ -273,6 +277,8 @@ impl Migrations {
                 // What is still to follow is urgent: a page at a time.
                 keeps: None,
                 may_be_kept: false,
+                // Of these none goes on before its pages do.
+                is_domain: false,
                 reduction: None,
                 outage_limit_s: request.outage_limit_s.min(own_limit),
             },

@@ -6,7 +6,7 @@ use drover_api::{
     ErrorCode, EventKind, IncomingRequest, MigrateRequest, MigrationRole, MigrationView, Refusal,
 };
 use drover_migrate::{Migration, WaitingOn};
-use drover_types::{AtDeadline, Convergence, ReductionMode, VmName};
+use drover_types::{AtDeadline, Convergence, VmName};
 
 use super::Migrations;
 use super::held::Held;
@@ -39,7 +39,7 @@ impl Migrations {
         }
         let mut options = self.options(request, Convergence::default());
         options.disks = held.disks();
-        for what in without(&mut options) {
+        if let Some(what) = without(&mut options) {
             snapshot.record(EventKind::Fallback { what });
         }
         Ok((Arc::new(held), options))
@@ -70,39 +70,20 @@ pub(super) fn id(domain: &DomainRecord) -> Option<VmName> {
 
 /// What was asked for and cannot be had is not left out in silence.
 fn not_built(vm: &VmName, request: &MigrateRequest) -> Result<(), Refusal> {
-    let refused = |what: &str, instead: &str| {
-        let message =
-            format!("guest {vm} is libvirt's: {what} is not possible for its domains yet");
-        Err(Refusal::new(ErrorCode::OfLibvirt, message).next(instead))
-    };
-    if request.convergence.at_deadline == Some(AtDeadline::Postcopy) {
-        return refused(
-            "postcopy",
-            "migrate it with another end, such as `--at-deadline give-up`",
-        );
+    if request.convergence.at_deadline != Some(AtDeadline::Postcopy) {
+        return Ok(());
     }
-    match request.reduction {
-        None | Some(ReductionMode::Off) => Ok(()),
-        Some(_) => refused("to reduce what crosses", "migrate it without `--reduction`"),
-    }
+    let message = format!("guest {vm} is libvirt's: postcopy is not possible for its domains yet");
+    let instead = "migrate it with another end, such as `--at-deadline give-up`";
+    Err(Refusal::new(ErrorCode::OfLibvirt, message).next(instead))
 }
 
 /// Takes out of what is configured for all guests what cannot be had; what that is.
-fn without(options: &mut Options) -> Vec<String> {
-    let mut left_out = Vec::new();
-    if options.wants_postcopy() {
+fn without(options: &mut Options) -> Option<String> {
+    options.wants_postcopy().then(|| {
         options.convergence.at_deadline = Some(AtDeadline::GiveUp);
-        let what = "no postcopy for libvirt's domains: at its deadline the migration is given up";
-        left_out.push(what.to_owned());
-    }
-    if options.reduction != ReductionMode::Off {
-        let mode = options.reduction;
-        options.reduction = ReductionMode::Off;
-        left_out.push(format!(
-            "no bytes of libvirt's domains are reduced ({mode} is configured)"
-        ));
-    }
-    left_out
+        "no postcopy for libvirt's domains: at its deadline the migration is given up".to_owned()
+    })
 }
 
 /// What an operator can do when a wait takes long; `None` where a deadline ends it. Of a domain, libvirt is between.
@@ -148,6 +129,8 @@ pub(super) fn by_hand(view: &MigrationView) -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    use drover_types::ReductionMode;
+
     use super::*;
 
     fn request(json: &str) -> MigrateRequest {
@@ -159,13 +142,11 @@ mod tests {
         let vm = "web".parse().unwrap();
         let refused = |json| not_built(&vm, &request(json));
         assert_eq!(refused(r#"{"to": "b"}"#), Ok(()));
-        assert_eq!(refused(r#"{"to": "b", "reduction": "off"}"#), Ok(()));
+        assert_eq!(refused(r#"{"to": "b", "reduction": "zstd:1"}"#), Ok(()));
         let postcopy = r#"{"to": "b", "convergence": {"at_deadline": "postcopy"}}"#;
         let postcopy = refused(postcopy).unwrap_err();
         assert_eq!(postcopy.code, ErrorCode::OfLibvirt);
         assert!(postcopy.message.contains("postcopy"), "{postcopy}");
-        let reduced = refused(r#"{"to": "b", "reduction": "zstd:1"}"#).unwrap_err();
-        assert!(reduced.next.unwrap().contains("--reduction"));
     }
 
     #[test]
@@ -192,17 +173,14 @@ mod tests {
             convergence: Convergence::defaults(),
             channels: None,
             lanes_per_path: (1, 4),
-            reduction: ReductionMode::Off,
+            reduction: ReductionMode::Auto,
             disks: 0,
         };
-        assert_eq!(without(&mut options), Vec::<String>::new());
-        options.reduction = "lz4".parse().unwrap();
+        assert_eq!(without(&mut options), None);
         let wished = r#"{"deadline_s": 60, "at_deadline": "postcopy"}"#;
         options.convergence = serde_json::from_str(wished).unwrap();
-        let told = without(&mut options);
-        assert!(told[0].contains("no postcopy"), "{told:?}");
-        assert!(told[1].contains("lz4 is configured"), "{told:?}");
-        assert_eq!(options.reduction, ReductionMode::Off);
+        let told = without(&mut options).unwrap();
+        assert!(told.contains("no postcopy"), "{told}");
         assert!(!options.wants_postcopy());
     }
 }

@@ -21,16 +21,31 @@ use crate::limits::{
 /// The layout of reduced chunks that this agent reads and writes (`drover-reduce`).
 const LAYOUT: u32 = 1;
 
+/// The same in the session of a domain, in which others than QEMU's memory have channels: relays of before did not start so.
+const LAYOUT_OF_DOMAINS: u32 = 2;
+
 /// Of every guest: QEMU's pages on x86-64. One of another architecture is carried as it is, and that is told.
 const PAGE_BYTES: u32 = 4096;
 
 /// As the source: what is asked for; nothing when it is off.
 #[must_use]
-pub fn wanted(mode: ReductionMode, memory: Bytes, sizes: SessionSizes) -> Option<ReductionTerms> {
+pub fn wanted(
+    mode: ReductionMode,
+    memory: Bytes,
+    sizes: SessionSizes,
+    is_domain: bool,
+) -> Option<ReductionTerms> {
     if mode == ReductionMode::Off {
         return None;
     }
-    terms(memory, sizes)
+    terms(memory, sizes, layout(is_domain))
+}
+
+const fn layout(is_domain: bool) -> u32 {
+    match is_domain {
+        true => LAYOUT_OF_DOMAINS,
+        false => LAYOUT,
+    }
 }
 
 /// Pages that the destination's host has stored.
@@ -51,9 +66,12 @@ pub fn decide(
     memory: Bytes,
     sizes: SessionSizes,
     stored: Stored,
+    is_domain: bool,
 ) -> Option<ReductionTerms> {
-    let (wanted, own) = (wanted?, terms(memory, sizes)?);
-    (wanted.layout == LAYOUT && wanted.page_bytes == PAGE_BYTES).then(|| ReductionTerms {
+    let wanted = wanted?;
+    let own = terms(memory, sizes, layout(is_domain))?;
+    let is_known = wanted.layout == own.layout && wanted.page_bytes == own.page_bytes;
+    is_known.then(|| ReductionTerms {
         kept_pages: wanted.kept_pages.min(own.kept_pages),
         window_log: wanted.window_log.min(own.window_log),
         stored_pages: if stored == Stored::Nothing {
@@ -277,7 +295,7 @@ fn decided(decided: &Decided) -> ReductionDecided {
 
 /// What so much memory is good for: a window for each channel, a part to know stored pages by, and pages for the rest. None where that is too little
 /// for anything.
-fn terms(memory: Bytes, sizes: SessionSizes) -> Option<ReductionTerms> {
+fn terms(memory: Bytes, sizes: SessionSizes, layout: u32) -> Option<ReductionTerms> {
     let channels = u64::from(sizes.channels_max);
     let taken = |log: u32| channels * (2 << log);
     let stored = memory.0 / STORED_PART;
@@ -285,7 +303,7 @@ fn terms(memory: Bytes, sizes: SessionSizes) -> Option<ReductionTerms> {
     let window_log = (WINDOW_LOG_LEAST..=WINDOW_LOG).rev().find(fits)?;
     let kept = (memory.0 - stored - taken(window_log)) / u64::from(PAGE_BYTES);
     Some(ReductionTerms {
-        layout: LAYOUT,
+        layout,
         page_bytes: PAGE_BYTES,
         kept_pages: u32::try_from(kept).unwrap_or(u32::MAX),
         window_log,
@@ -306,7 +324,7 @@ mod tests {
     const ZSTD: ReductionMode = ReductionMode::Zstd(1);
 
     fn asked(memory: u64) -> ReductionTerms {
-        wanted(ZSTD, Bytes(memory), SIZES).unwrap()
+        wanted(ZSTD, Bytes(memory), SIZES, false).unwrap()
     }
 
     #[test]
@@ -321,20 +339,29 @@ mod tests {
             assert!(kept >= memory / 2, "{terms:?}");
         }
         assert_eq!(asked(256 << 20).window_log, WINDOW_LOG);
-        assert_eq!(wanted(ZSTD, Bytes(1 << 20), SIZES), None);
-        assert_eq!(wanted(ReductionMode::Off, Bytes(1 << 30), SIZES), None);
+        assert_eq!(wanted(ZSTD, Bytes(1 << 20), SIZES, false), None);
+        assert_eq!(
+            wanted(ReductionMode::Off, Bytes(1 << 30), SIZES, false),
+            None
+        );
     }
 
     #[test]
     fn the_end_with_less_memory_decides_and_the_other_takes_no_more_than_it_asked_for() {
         let (much, little) = (asked(1 << 30), asked(64 << 20));
-        let decided = decide(Some(&much), Bytes(64 << 20), SIZES, Stored::Checkpoint);
+        let decided = decide(
+            Some(&much),
+            Bytes(64 << 20),
+            SIZES,
+            Stored::Checkpoint,
+            false,
+        );
         let all = ReductionTerms {
             stored_pages: much.stored_pages,
             ..little
         };
         assert_eq!(decided, Some(all));
-        let unshared = decide(Some(&much), Bytes(64 << 20), SIZES, Stored::Nothing);
+        let unshared = decide(Some(&much), Bytes(64 << 20), SIZES, Stored::Nothing, false);
         let unshared = unshared.unwrap();
         assert_eq!((unshared.stored_pages, unshared.stored_changes), (0, false));
         // An agent that does not know of them has asked for none.
@@ -342,11 +369,17 @@ mod tests {
             stored_changes: false,
             ..much
         };
-        let decided_older =
-            decide(Some(&older), Bytes(64 << 20), SIZES, Stored::Checkpoint).unwrap();
+        let decided_older = decide(
+            Some(&older),
+            Bytes(64 << 20),
+            SIZES,
+            Stored::Checkpoint,
+            false,
+        )
+        .unwrap();
         assert!(!decided_older.stored_changes);
         assert!(check(&"b".parse().unwrap(), Some(&older), decided.as_ref()).is_err());
-        let shared = decide(Some(&much), Bytes(64 << 20), SIZES, Stored::Shared).unwrap();
+        let shared = decide(Some(&much), Bytes(64 << 20), SIZES, Stored::Shared, false).unwrap();
         assert_eq!(shared.stored_pages, much.stored_pages);
         assert!(!shared.stored_changes);
         let host = "b".parse().unwrap();
@@ -365,14 +398,30 @@ mod tests {
             ..asked(1 << 30)
         };
         assert_eq!(
-            decide(Some(&newer), Bytes(1 << 30), SIZES, Stored::Checkpoint),
+            decide(
+                Some(&newer),
+                Bytes(1 << 30),
+                SIZES,
+                Stored::Checkpoint,
+                false
+            ),
             None
         );
         assert_eq!(
-            decide(None, Bytes(1 << 30), SIZES, Stored::Checkpoint),
+            decide(None, Bytes(1 << 30), SIZES, Stored::Checkpoint, false),
             None
         );
+        // One that knows of no channels but QEMU's takes a domain's terms for those of a layout that is new to it.
+        let of_domain = wanted(ZSTD, Bytes(1 << 30), SIZES, true);
+        let decide = |is_domain| {
+            let (memory, stored) = (Bytes(1 << 30), Stored::Nothing);
+            decide(of_domain.as_ref(), memory, SIZES, stored, is_domain)
+        };
+        assert_eq!(decide(false), None);
+        let decided = decide(true);
         let host = "b".parse().unwrap();
+        assert!(check(&host, of_domain.as_ref(), decided.as_ref()).is_ok());
+        assert_eq!(decided.map(|terms| terms.stored_pages), Some(0));
         let told = view(ZSTD, &host, None).unwrap_err();
         assert!(told.contains("the agent of b"), "{told}");
         assert_eq!(view(ReductionMode::Off, &host, None), Ok(None));

@@ -34,6 +34,9 @@ const REQUEST: u32 = 1000;
 /// With which a cluster of two may lose one.
 const ONE_MAY_GO: &str = "[policy]\nkeep = { losses = 0, of = \"host\" }\nvcpus_percent = 1600\n";
 
+/// What is slow is to stay so: only what is ordered to be is reduced.
+const UNREDUCED: &str = "reduction = \"off\"\n";
+
 /// Where each host's libvirt is looked for, by itself.
 const AUTO: &str = "auto";
 
@@ -77,7 +80,7 @@ impl Side {
         let last = self.last;
         let listen = format!("[api]\nlisten = [\"10.77.0.{last}:7470\"]\n");
         self.place.configure(&format!(
-            "{listen}[migration]\ndata_port = 7471\noutage_limit_s = 10\n[libvirt]\nuri = \"{uri}\"\n{ONE_MAY_GO}"
+            "{listen}[migration]\ndata_port = 7471\noutage_limit_s = 10\n{UNREDUCED}[libvirt]\nuri = \"{uri}\"\n{ONE_MAY_GO}"
         ));
     }
 
@@ -131,6 +134,15 @@ impl Side {
 
     pub async fn migration(&self, id: MigrationId) -> MigrationView {
         self.agent().client.migration(id).await.unwrap()
+    }
+
+    /// Has what leaves take no more than this of the host's NICs.
+    pub async fn limited(&self, rate: Option<&str>) {
+        let limit = LimitRequest {
+            scope: LimitScope::Host,
+            limit: rate.map(|rate| rate.parse().unwrap()),
+        };
+        self.agent().client.limit(&limit).await.unwrap();
     }
 
     /// Waits for a phase, and not beyond the end.
@@ -233,22 +245,22 @@ impl Pair {
 
     /// What moves then takes long enough to step in.
     pub async fn slow(&self) {
-        let limit = LimitRequest {
-            scope: LimitScope::Host,
-            limit: Some(SLOW.parse().unwrap()),
-        };
-        self.a.agent().client.limit(&limit).await.unwrap();
+        self.a.limited(Some(SLOW)).await;
     }
 
     pub async fn begun_slowly(&self) -> MigrationId {
         self.slow().await;
         let id = self.begun().await;
+        self.memory_is_on_its_way(id).await;
+        id
+    }
+
+    pub async fn memory_is_on_its_way(&self, id: MigrationId) {
         until("memory is on its way", async || {
             let view = self.a.migration(id).await;
             view.phase == MigrationPhase::Transferring && view.bytes.transferred.0 > 1 << 20
         })
         .await;
-        id
     }
 
     /// The plan to empty the first host, as it is read.
@@ -417,11 +429,7 @@ impl Pair {
 
     /// As fast as it goes.
     pub async fn unlimited(&self) {
-        let limit = LimitRequest {
-            scope: LimitScope::Host,
-            limit: None,
-        };
-        self.a.agent().client.limit(&limit).await.unwrap();
+        self.a.limited(None).await;
     }
 }
 

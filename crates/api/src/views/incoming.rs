@@ -117,7 +117,7 @@ pub struct IncomingReopen {
 /// How bytes are reduced, which both ends have to keep memory for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReductionTerms {
-    /// The layout of reduced chunks.
+    /// The layout of reduced chunks: 2 of a domain of libvirt's, in whose session others than memory have channels.
     pub layout: u32,
     /// The size of the guest's pages, in bytes.
     pub page_bytes: u32,

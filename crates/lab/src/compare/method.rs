@@ -145,14 +145,11 @@ impl Method {
         )
     }
 
-    /// Whether domains of libvirt's can be moved with it: agents always encrypt these, reduce nothing of them, and have no deadline for them.
+    /// Whether domains of libvirt's can be moved with it: agents always encrypt these, and have no deadline for them.
     #[must_use]
     pub fn moves_domains(self) -> bool {
-        let reduces = self
-            .reduction()
-            .is_some_and(|mode| mode != ReductionMode::Off);
-        let is_set_so = reduces || self.at_deadline().is_some();
-        self.is_virsh() || (self.encryption() == Some(Encryption::On) && !is_set_so)
+        let by_agents = self.encryption() == Some(Encryption::On) && self.at_deadline().is_none();
+        self.is_virsh() || by_agents
     }
 
     /// How drover's agents are set for it; `None` for what is done without them.
@@ -301,13 +298,13 @@ mod tests {
     }
 
     #[test]
-    fn domains_are_moved_by_virsh_and_by_agents_that_encrypt_and_reduce_nothing() {
+    fn domains_are_moved_by_virsh_and_by_agents_that_encrypt() {
         let moves: Vec<_> = Method::ALL
             .into_iter()
             .filter(|method| method.moves_domains())
             .map(Method::name)
             .collect();
-        let agents = "drover drover-off";
+        let agents = "drover drover-off drover-pages drover-lz4 drover-zstd";
         let virsh = "virsh virsh-parallel virsh-parallel-zstd";
         assert_eq!(moves.join(" "), format!("{agents} {virsh}"));
         let one_nic = Method::ALL.into_iter().filter(|method| method.is_virsh());

@@ -38,7 +38,6 @@ pub(crate) use expander::Expander;
 pub use expander::{ExpandTimes, Expanded};
 pub(crate) use glance::Glance;
 pub(crate) use reducer::{Reducer, Taken};
-pub(crate) use stored::TELLING;
 pub use stored::{BaselineFile, Behind, NotAdded, StoredFile, StoredPages};
 use stored::{Bases, Filling, Known, Recording, Store};
 
@@ -126,9 +125,9 @@ impl Shared {
         }
     }
 
-    /// Whether a channel is the one on which the destination tells of stored pages.
-    pub(crate) const fn is_telling(&self, channel: ChannelId) -> bool {
-        self.agreed.stored_pages > 0 && channel == TELLING
+    /// Whether the destination tells of stored pages.
+    pub(crate) const fn tells(&self) -> bool {
+        self.agreed.stored_pages > 0
     }
 
     /// Takes this end's part in the telling, until it is over. Blocks.

@@ -54,6 +54,8 @@ pub struct Wanted {
     pub keeps: Option<Bytes>,
     /// Whether its pages may be kept at all, as its definition says.
     pub may_be_kept: bool,
+    /// Whether it is a domain, of which no checkpoint is kept.
+    pub is_domain: bool,
 }
 
 /// What another host wants, and what this one has for it.
@@ -129,9 +131,12 @@ pub fn session(
     let mut notes = Vec::new();
     let stored = reduction.filter(|terms| terms.stored_pages > 0);
     // Before what is shared: the source has room for so many.
-    let returning = tokio::task::block_in_place(|| {
-        take_checkpoint(&relay, &context.checkpoints, vm, stored.is_some())
-    });
+    let returning = match wanted.is_domain {
+        true => Ok(None),
+        false => tokio::task::block_in_place(|| {
+            take_checkpoint(&relay, &context.checkpoints, vm, stored.is_some())
+        }),
+    };
     let returning = returning.unwrap_or_else(|why| {
         let here = &context.config.host;
         notes.push(format!("the checkpoint of it on {here} is not used: {why}"));

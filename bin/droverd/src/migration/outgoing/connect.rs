@@ -61,7 +61,7 @@ async fn ask(
     let lanes = Own::new(protection(config.migration.protection, is_domain))?;
     let session = sizes(link, &networks, cpus);
     let memory = config.migration.reduction_memory;
-    let reduction = reduction::wanted(link.options.reduction, memory, session);
+    let reduction = reduction::wanted(link.options.reduction, memory, session, is_domain);
     let request = IncomingRequest {
         id: migration.id,
         source: migration.source.clone(),

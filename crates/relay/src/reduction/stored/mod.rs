@@ -2,7 +2,7 @@
 //! them.
 //!
 //! ```text
-//!  destination: files of pages ─▶ teller ══ channel 1 ═▶ source: Known ─▶ Reducer: "stored page 7"
+//!  destination: files of pages ─▶ teller ═ a channel ═▶ source: Known ─▶ Reducer: "stored page 7"
 //!                  ▲                                                          ║ chunk
 //!                  └── Filling ◀── pages that crossed as they are ── Expander ◀
 //! ```
@@ -16,7 +16,7 @@
 //! ```
 //!
 //! The destination tells first a key, then the digest of each page, the first of which has number 0. That goes over a channel
-//! of the relays' own, which no QEMU sees: the second of the session, opened by the source right behind the main channel.
+//! of the relays' own, which no QEMU sees, opened by the source right behind QEMU's main one.
 //! The source never says anything there; the destination tells until the main channel has ended.
 //!
 //! # Invariant
@@ -35,7 +35,6 @@ mod store;
 use std::fs::File;
 
 use drover_pagestore::{DigestKey, SealKey, Segment};
-use drover_session::ChannelId;
 use serde::{Deserialize, Serialize};
 
 pub use bases::BaselineFile;
@@ -44,9 +43,6 @@ pub use behind::Behind;
 pub(crate) use filling::Filling;
 pub(crate) use known::Known;
 pub(crate) use store::Store;
-
-/// The channel on which stored pages are told, where that was agreed on.
-pub(crate) const TELLING: ChannelId = 1;
 
 /// A file of pages that a host has stored, or stores.
 #[derive(Debug)]

@@ -1,0 +1,113 @@
+//! Domains whose memory is reduced on its way, by agents of two hosts.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+#[path = "../../../crates/libvirt/tests/common/mod.rs"]
+mod common;
+#[path = "qemu_libvirt_moves/pair.rs"]
+mod pair;
+mod support;
+
+use std::path::PathBuf;
+
+use common::{PATIENCE, guest, until};
+use drover_api::{EventKind, EventView, MigrateRequest, MigrationPhase, MigrationView};
+use drover_lab::Console;
+use drover_types::{MigrationId, ReductionMode};
+use pair::{Pair, Side, to};
+
+on_each_libvirt! {
+    a_domain_is_reduced_by_word_and_by_what_pays_and_finds_all_of_its_memory
+    a_domain_that_is_reduced_moves_on_over_the_nic_that_is_left
+}
+
+/// Slower than any processor packs.
+const SLOW: &str = "200mbit";
+
+async fn begun(from: &Side, host: &str, how: &str) -> MigrationId {
+    let client = &from.agent().client;
+    until("the agent knows that it runs", async || {
+        let vms = client.vms().await.unwrap();
+        vms.iter().any(|vm| vm.name == "web" && vm.pid.is_some())
+    })
+    .await;
+    let request = MigrateRequest {
+        reduction: Some(how.parse().unwrap()),
+        ..to(host)
+    };
+    let asked = client.migrate(&"web".parse().unwrap(), &request).await;
+    asked.unwrap().id
+}
+
+/// It runs there and finds all of its memory as it left it; what both hosts tell of that.
+async fn moved(from: &Side, to: &Side, id: MigrationId) -> [MigrationView; 2] {
+    let left = from.phase_is(id, MigrationPhase::Completed).await;
+    let arrived = to.phase_is(id, MigrationPhase::Running).await;
+    assert_eq!(from.web().await, None);
+    let console = Console::default();
+    let serial = to.host.path(guest::SERIAL);
+    console.attach(&serial, PATIENCE).await.unwrap();
+    console.wait_sequence(2, PATIENCE).await.unwrap();
+    let verified = console.verify().await.unwrap();
+    assert_eq!((verified.pages, verified.bad), ((64 << 20) / 4096, 0));
+    [left, arrived]
+}
+
+/// Its pages were found in what QEMU sent, and took less than they were.
+fn is_reduced(views: &[MigrationView; 2], how: &str) {
+    let [left, arrived] = views;
+    let reduction = left.reduction.clone().unwrap();
+    assert_eq!(reduction.mode, how.parse::<ReductionMode>().unwrap());
+    assert!(reduction.opaque.is_empty(), "{reduction:#?}");
+    let pages = reduction.pages;
+    // A tenth of the content is noise; most of the guest's memory was never written to.
+    assert!(
+        pages.dense > 1000 && pages.ordinary > 3000,
+        "{reduction:#?}"
+    );
+    assert!(pages.zero > 10_000, "{reduction:#?}");
+    let (raw, wire) = (reduction.raw_bytes.0, reduction.wire_bytes.0);
+    assert!(wire * 5 < raw * 4, "{reduction:#?}");
+    let crossed = left.traffic.sent_bytes.0;
+    assert!(wire <= crossed && crossed < raw, "{left:#?}");
+    let expanded = arrived.expansion.clone().unwrap();
+    assert!(expanded.chunks > 0 && expanded.raw_bytes >= reduction.raw_bytes);
+    assert!(arrived.reduction.is_none(), "{arrived:#?}");
+    // Nothing is kept of a domain, nor told of what other guests have.
+    assert_eq!((&left.shared_pages, &arrived.shared_pages), (&None, &None));
+}
+
+async fn a_domain_is_reduced_by_word_and_by_what_pays_and_finds_all_of_its_memory(
+    libvirt: PathBuf,
+) {
+    let Some(pair) = Pair::busy(&libvirt).await else {
+        return;
+    };
+    let (a, b) = (&pair.a, &pair.b);
+    for (from, to, host, how) in [(a, b, "b", "zstd:1"), (b, a, "a", "auto")] {
+        from.limited(Some(SLOW)).await;
+        let id = begun(from, host, how).await;
+        let views = moved(from, to, id).await;
+        is_reduced(&views, how);
+        let decided = views[0].reduction.as_ref().unwrap().decided.clone();
+        assert_eq!(decided.is_some(), how == "auto");
+    }
+}
+
+async fn a_domain_that_is_reduced_moves_on_over_the_nic_that_is_left(libvirt: PathBuf) {
+    let Some(pair) = Pair::busy(&libvirt).await else {
+        return;
+    };
+    pair.slow().await;
+    let id = begun(&pair.a, "b", "zstd:1").await;
+    pair.memory_is_on_its_way(id).await;
+    pair.a.host.shell("ip link set eth1 down");
+    until("its loss is told", async || {
+        let events = pair.a.agent().client.events(id).await.unwrap();
+        let lost = |event: &EventView| matches!(event.kind, EventKind::PathLost { .. });
+        events.iter().any(lost)
+    })
+    .await;
+    let views = moved(&pair.a, &pair.b, id).await;
+    is_reduced(&views, "zstd:1");
+}
