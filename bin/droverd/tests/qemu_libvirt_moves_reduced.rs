@@ -70,7 +70,7 @@ fn is_reduced(views: &[MigrationView; 2], how: &str) {
     assert!(wire * 5 < raw * 4, "{reduction:#?}");
     let crossed = left.traffic.sent_bytes.0;
     assert!(wire <= crossed && crossed < raw, "{left:#?}");
-    let expanded = arrived.expansion.clone().unwrap();
+    let expanded = arrived.expansion.unwrap();
     assert!(expanded.chunks > 0 && expanded.raw_bytes >= reduction.raw_bytes);
     assert!(arrived.reduction.is_none(), "{arrived:#?}");
     // Nothing is kept of a domain, nor told of what other guests have.
