@@ -11,7 +11,7 @@ mod support;
 use std::path::PathBuf;
 
 use common::{PATIENCE, guest, until};
-use drover_api::{EventKind, EventView, MigrateRequest, MigrationPhase, MigrationView};
+use drover_api::{MigrateRequest, MigrationPhase, MigrationView};
 use drover_lab::Console;
 use drover_types::{MigrationId, ReductionMode};
 use pair::{Pair, Side, to};
@@ -101,13 +101,7 @@ async fn a_domain_that_is_reduced_moves_on_over_the_nic_that_is_left(libvirt: Pa
     pair.slow().await;
     let id = begun(&pair.a, "b", "zstd:1").await;
     pair.memory_is_on_its_way(id).await;
-    pair.a.host.shell("ip link set eth1 down");
-    until("its loss is told", async || {
-        let events = pair.a.agent().client.events(id).await.unwrap();
-        let lost = |event: &EventView| matches!(event.kind, EventKind::PathLost { .. });
-        events.iter().any(lost)
-    })
-    .await;
+    pair.loses("eth1", id).await;
     let views = moved(&pair.a, &pair.b, id).await;
     is_reduced(&views, "zstd:1");
 }

@@ -263,6 +263,15 @@ async fn a_domain_with_a_checkpoint_or_that_is_backed_up_stays_and_moves_once_it
     pair.has_stayed().await;
 
     virsh("checkpoint-delete web monday");
+    virsh("backup-begin web /run/backup.xml");
+    let busy = moves(&pair.a, "b").await.unwrap_err();
+    let busy = busy.refusal().unwrap();
+    assert_eq!(busy.code, ErrorCode::VmBusy, "it passes: {busy:?}");
+    virsh("domjobabort web");
+    until("the backup has ended", async || {
+        !noted(&pair).await.contains("a backup of it")
+    })
+    .await;
     let id = begun(&pair).await;
     pair.has_moved(id, DomainState::Running).await;
     are_the_same(&pair);

@@ -81,6 +81,9 @@ pub struct Host {
     pub lacks: BTreeMap<Text, Text>,
 }
 
+/// In front of names of processors' models and features that QEMU emulates: they depend on QEMU, and not on the host's processor.
+pub const EMULATED: &str = "tcg/";
+
 /// A host's processor as guests see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -93,6 +96,14 @@ pub struct HostCpu {
     /// those without `unavailable-features`).
     #[serde(default)]
     pub models: BTreeSet<Word>,
+}
+
+impl HostCpu {
+    /// The features that a guest has to which all of the processor is passed. None where no QEMU tells of the hardware.
+    pub fn passed(&self) -> impl Iterator<Item = &Word> {
+        let features = self.features.iter();
+        features.filter(|feature| !feature.as_str().starts_with(EMULATED))
+    }
 }
 
 /// What a guest was given as its processor.

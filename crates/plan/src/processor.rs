@@ -1,7 +1,5 @@
 //! Whether a host's processor is one for a guest.
 
-use std::collections::BTreeSet;
-
 use crate::inventory::{GuestCpu, HostCpu};
 use crate::refusal::NoPlace;
 use crate::words::Word;
@@ -34,7 +32,8 @@ pub(crate) fn misfit(guest: &GuestCpu, here: &HostCpu, there: &HostCpu) -> Optio
         }
         GuestCpu::Passthrough if there.model != here.model => Some(Misfit::Passthrough),
         GuestCpu::Passthrough => {
-            let missing = !here.features.is_subset(&there.features);
+            let mut passed = here.passed();
+            let missing = passed.any(|feature| !there.features.contains(feature));
             missing.then_some(Misfit::Features)
         }
     }
@@ -42,8 +41,11 @@ pub(crate) fn misfit(guest: &GuestCpu, here: &HostCpu, there: &HostCpu) -> Optio
 
 impl Misfit {
     pub(crate) fn reason(self, guest: &GuestCpu, here: &HostCpu, there: &HostCpu) -> NoPlace {
-        let missing = |wanted: &BTreeSet<Word>| NoPlace::CpuFeatures {
-            missing: wanted.difference(&there.features).cloned().collect(),
+        let missing = |wanted: &mut dyn Iterator<Item = &Word>| NoPlace::CpuFeatures {
+            missing: wanted
+                .filter(|feature| !there.features.contains(*feature))
+                .cloned()
+                .collect(),
         };
         match (self, guest) {
             (Self::Passthrough, _) => NoPlace::CpuPassthrough {
@@ -58,14 +60,16 @@ impl Misfit {
             ) => NoPlace::CpuModel {
                 model: model.clone(),
             },
-            (_, GuestCpu::Named { features, .. }) => missing(features),
-            (_, GuestCpu::Passthrough) => missing(&here.features),
+            (_, GuestCpu::Named { features, .. }) => missing(&mut features.iter()),
+            (_, GuestCpu::Passthrough) => missing(&mut here.passed()),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn host(model: &str, features: &[&str]) -> HostCpu {
@@ -87,6 +91,10 @@ mod tests {
         assert_eq!(why(&host("EPYC-7302", &["avx2", "avx512f", "erms"])), None);
         let lacks = why(&host("EPYC-7302", &["avx2"])).unwrap();
         assert_eq!(lacks, "lacks CPU feature erms");
+        let emulates_less = host("EPYC-7302", &["avx2", "erms", "tcg/avx2"]);
+        let here = host("EPYC-7302", &["avx2", "erms", "tcg/avx2", "tcg/fsrm"]);
+        let fits = unsuited(&GuestCpu::Passthrough, &here, &emulates_less);
+        assert_eq!(fits, None, "nothing of it is emulated");
         let other = why(&host("Xeon-6248", &["avx2", "erms"])).unwrap();
         assert_eq!(
             other,

@@ -7,14 +7,11 @@ use std::collections::BTreeSet;
 
 use drover_api::VmDefinition;
 use drover_hypervisor::{ProcessorOffer, Processors};
-use drover_plan::inventory::{GuestCpu, HostCpu};
+use drover_plan::inventory::{EMULATED, GuestCpu, HostCpu};
 use drover_plan::limits::WORD_CHARS;
 use drover_plan::{QemuVersion, Word};
 use drover_tune::arguments::{arguments, is_emulated, last, turns_on};
 use drover_tune::facts::{Offer, Offers};
-
-/// In front of names of what QEMU emulates.
-const EMULATED: &str = "tcg/";
 
 /// What QEMU gives a guest that names no processor: `TARGET_DEFAULT_CPU_TYPE` in its `target/i386/cpu.h`.
 const DEFAULT_MODEL: &str = "qemu64";

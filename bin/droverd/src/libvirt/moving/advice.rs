@@ -40,8 +40,7 @@ fn by_number(code: c_int) -> Option<&'static str> {
         }
         MIGRATE_UNSAFE => {
             "libvirt takes the file system of a disk for one of this host alone: name its folder in `shared_filesystems` of \
-             /etc/libvirt/qemu.conf on both hosts, if they share it and their libvirt knows that word (9.0 does not), or have the disk copied \
-             with `--with-disks`"
+             /etc/libvirt/qemu.conf on both hosts, if they share it and their libvirt knows that word (9.0 does not)"
         }
         CPU_INCOMPATIBLE => {
             "give the domain a processor that both hosts have (`virsh hypervisor-cpu-baseline` with the capabilities of both), and start it anew"

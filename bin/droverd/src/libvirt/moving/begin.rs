@@ -390,32 +390,38 @@ async fn described(
     Description::read(&xml).map_err(|error| unknown(error.to_string()))
 }
 
-/// What keeps a domain by what libvirt has of it beside its definition, and does with it.
+/// What keeps a domain by what libvirt has of it beside its definition, as long as nobody changes that.
 ///
 /// # Errors
-/// libvirt does not tell.
+/// libvirt is at it for a while, or does not tell.
 async fn kept(
     place: Place<'_>,
     connection: &Connection,
     look: &Look,
 ) -> Result<Vec<String>, Refusal> {
     let (called, uuid) = (&look.domain.name, look.domain.uuid);
+    let busy = |why: String| of_domain(place.host, ErrorCode::VmBusy, called, &why);
     let unknown = |error: CallError| {
         let why = with_sources(&error);
         let why = format!("whether libvirt does something with it is not known: {why}");
-        let refusal = of_domain(place.host, ErrorCode::LibvirtNotKnown, called, &why);
-        refusal.next(format!(
+        busy(why).next(format!(
             "{} tells what it does",
             place.command("domjobinfo {}", called)
         ))
     };
     let beside = connection.beside(uuid).await.map_err(unknown)?;
-    let mut kept = beside::keeping(place, called, &beside);
-    if !beside.is_backed_up {
-        let job = connection.job(uuid).await.map_err(unknown)?;
-        kept.extend(job.map(|job| beside::busy(place, called, &job)));
+    let kept = beside::keeping(place, called, &beside);
+    if beside.snapshots > 0 || beside.checkpoints > 0 {
+        return Ok(kept);
     }
-    Ok(kept)
+    let under_way = match kept.into_iter().next() {
+        Some(backup) => Some(backup),
+        None => {
+            let job = connection.job(uuid).await.map_err(unknown)?;
+            job.map(|job| beside::busy(place, called, &job))
+        }
+    };
+    under_way.map_or(Ok(Vec::new()), |why| Err(busy(why)))
 }
 
 /// How long it may stand still at the end of a migration by now; none where libvirt does not tell: then it is left as it is.

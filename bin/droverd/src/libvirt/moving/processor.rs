@@ -42,6 +42,14 @@ fn judged(
     own: Result<HostCpu, String>,
     other: Result<HostCpu, String>,
 ) -> Result<Option<String>, Refusal> {
+    let tells = |cpu: HostCpu, whose: &str| {
+        let is_told = cpu.passed().next().is_some();
+        is_told.then_some(cpu).ok_or_else(|| {
+            format!("no QEMU of `qemu.binaries` {whose} tells what its hardware offers")
+        })
+    };
+    let own = own.and_then(|cpu| tells(cpu, "here"));
+    let other = other.and_then(|cpu| tells(cpu, "there"));
     let (here, other) = match (own, other) {
         (Ok(here), Ok(other)) => (here, other),
         (Err(why), _) | (_, Err(why)) => {
@@ -87,6 +95,12 @@ mod tests {
         assert_eq!(refused.code, ErrorCode::HostLacks);
         let words = "b lacks CPU feature erms, and domain \"web\" has all of its host's";
         assert!(refused.message.starts_with(words), "{refused:?}");
+        let silent = looked(here(), Ok(cpu("EPYC-7302", &["tcg/avx2"])));
+        let note = silent.unwrap().unwrap();
+        assert!(
+            note.ends_with("there tells what its hardware offers"),
+            "{note}"
+        );
         let note = looked(here(), Err("it does not answer".to_owned()));
         let note = note.unwrap().unwrap();
         assert!(note.ends_with("not known: it does not answer"), "{note}");

@@ -426,6 +426,8 @@ impl Incoming {
             tracing::warn!(%vm, ?doubt, "pages that were stored here are not used again");
         }
         let spent = match runs_here {
+            // What has a domain's name is kept of a guest of ours.
+            true if self.domain.is_some() => returning,
             true => returning.or_else(|| self.context.checkpoints.spent(vm)),
             false => returning.filter(|_| doubt.is_some()),
         };

@@ -210,7 +210,12 @@ pub fn start(
             Some(session.offer),
         ),
         None => {
-            let returning = context.checkpoints.take_up(&snapshot.borrow().view.vm);
+            let known = snapshot.borrow();
+            let returning = match known.domain.is_some() {
+                true => None,
+                false => context.checkpoints.take_up(&known.view.vm),
+            };
+            drop(known);
             (None, Lease::default(), returning, None, None, None)
         }
     };

@@ -494,7 +494,7 @@ impl Outgoing {
             outcome,
             Outcome::Completed | Outcome::CutOff { .. } | Outcome::GivenUp { .. }
         );
-        if ends_here {
+        if ends_here && self.domain.is_none() {
             self.remove_baseline();
         }
         if ends_here && let Some(reservation) = &self.reservation {

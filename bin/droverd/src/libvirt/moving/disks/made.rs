@@ -196,7 +196,7 @@ fn own(file: &File, disk: &NewDisk) -> io::Result<FileId> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ledger::is_recorded;
+    use super::super::ledger::{self, is_recorded};
     use super::super::left::leave;
     use super::super::removed::{Removed, settle_all};
     use super::*;
@@ -231,7 +231,7 @@ mod tests {
     fn gone(paths: &[&Path]) -> Removed {
         Removed {
             gone: paths.iter().map(|path| path.to_path_buf()).collect(),
-            written: Vec::new(),
+            ..Removed::default()
         }
     }
 
@@ -261,6 +261,7 @@ mod tests {
         assert!(found.blocks() < 64, "it is sparse");
         assert_eq!(names(folder.path()), ["web.img"]);
         assert!(is_recorded(state.path(), ID));
+        let kept = ledger::read(state.path(), ID).unwrap();
         let open = fs::File::open(&path).unwrap();
         let why = remove_all(state.path(), ID).unwrap_err();
         assert!(why.contains("has it open") && path.exists(), "{why}");
@@ -268,6 +269,13 @@ mod tests {
         assert_eq!(remove_all(state.path(), ID), Ok(gone(&[&path])));
         assert!(names(folder.path()).is_empty() && !is_recorded(state.path(), ID));
         assert_eq!(remove_all(state.path(), ID), Ok(gone(&[])));
+        // As where its file system is not mounted.
+        write(state.path(), ID, &kept).unwrap();
+        let told = remove_all(state.path(), ID).unwrap().told();
+        assert!(
+            told.starts_with("nothing was found") && told.ends_with("web.img"),
+            "{told}"
+        );
     }
 
     #[tokio::test]
@@ -342,7 +350,15 @@ mod tests {
         let removed = remove_all(state.path(), ID).unwrap();
         let written = vec![used];
         let gone = vec![copied];
-        assert_eq!(removed, Removed { gone, written });
+        let absent = Vec::new();
+        assert_eq!(
+            removed,
+            Removed {
+                gone,
+                written,
+                absent
+            }
+        );
         assert_eq!(names(folder.path()), ["b.img"]);
         assert!(!is_recorded(state.path(), ID));
     }

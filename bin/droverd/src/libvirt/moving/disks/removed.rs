@@ -112,6 +112,8 @@ pub struct Removed {
     pub(super) gone: Vec<PathBuf>,
     /// Somebody has written to these since they were at rest: they are somebody's.
     pub(super) written: Vec<PathBuf>,
+    /// Nothing is there: somebody moved it, or its file system is not mounted.
+    pub(super) absent: Vec<PathBuf>,
 }
 
 impl Removed {
@@ -124,6 +126,10 @@ impl Removed {
             named(
                 "somebody has written since to what was made here for its disks, and it is left",
                 &self.written,
+            ),
+            named(
+                "nothing was found of what was made here for its disks (look there again if its file system was not mounted)",
+                &self.absent,
             ),
         ];
         let told: Vec<_> = told.into_iter().flatten().collect();
@@ -183,6 +189,10 @@ pub fn remove_all(state: &Path, migration: MigrationId) -> Result<Removed, Strin
             }
             Ok(Some(Seen::Written)) => {
                 removed.written.push(made.path);
+                continue;
+            }
+            Ok(None) if made.file.is_some() => {
+                removed.absent.push(made.path);
                 continue;
             }
             Ok(Some(Seen::Others) | None) => continue,

@@ -105,7 +105,7 @@ fn open(pid: u32) -> io::Result<Vec<File>> {
     let mut open = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
         let link = entry?.path();
-        // What was closed since is not open.
+        // What was closed since is not open. One that root may not look at, as it may happen in a container, cannot keep all files for ever.
         let Ok(path) = fs::read_link(&link) else {
             continue;
         };
