@@ -14,15 +14,12 @@ use common::{PATIENCE, guest, until};
 use drover_api::{MigrateRequest, MigrationPhase, MigrationView};
 use drover_lab::Console;
 use drover_types::{MigrationId, ReductionMode};
-use pair::{Pair, Side, to};
+use pair::{Pair, SLOW, Side, to};
 
 on_each_libvirt! {
     a_domain_is_reduced_by_word_and_by_what_pays_and_finds_all_of_its_memory
     a_domain_that_is_reduced_moves_on_over_the_nic_that_is_left
 }
-
-/// Slower than any processor packs.
-const SLOW: &str = "200mbit";
 
 async fn begun(from: &Side, host: &str, how: &str) -> MigrationId {
     let client = &from.agent().client;
@@ -60,14 +57,19 @@ fn is_reduced(views: &[MigrationView; 2], how: &str) {
     assert_eq!(reduction.mode, how.parse::<ReductionMode>().unwrap());
     assert!(reduction.opaque.is_empty(), "{reduction:#?}");
     let pages = reduction.pages;
-    // A tenth of the content is noise; most of the guest's memory was never written to.
+    let (raw, wire) = (reduction.raw_bytes.0, reduction.wire_bytes.0);
+    // Most of the guest's memory was never written to.
+    assert!(pages.zero > 10_000, "{reduction:#?}");
+    // By what pays some passes as it is, where others want the processors here.
+    let (dense, ordinary, most) = match how {
+        "auto" => (0, 1000, 90),
+        _ => (1000, 3000, 80),
+    };
     assert!(
-        pages.dense > 1000 && pages.ordinary > 3000,
+        pages.dense > dense && pages.ordinary > ordinary,
         "{reduction:#?}"
     );
-    assert!(pages.zero > 10_000, "{reduction:#?}");
-    let (raw, wire) = (reduction.raw_bytes.0, reduction.wire_bytes.0);
-    assert!(wire * 5 < raw * 4, "{reduction:#?}");
+    assert!(wire * 100 < raw * most, "{reduction:#?}");
     let crossed = left.traffic.sent_bytes.0;
     assert!(wire <= crossed && crossed < raw, "{left:#?}");
     let expanded = arrived.expansion.unwrap();

@@ -23,7 +23,7 @@ use crate::common::{PATIENCE, connect, domain, guest, until};
 use crate::support::{Agent, Place};
 
 /// So slow that a test can step in: a domain of 256 MiB takes some ten seconds.
-const SLOW: &str = "100mbit";
+pub const SLOW: &str = "100mbit";
 
 /// Between two looks at what tells nothing by itself.
 const POLL: Duration = Duration::from_millis(20);
@@ -367,6 +367,12 @@ impl Pair {
         until("the agent there knows of it", async || {
             let vms = client.vms().await.unwrap();
             vms.iter().any(|vm| vm.name == "web" && vm.pid.is_some())
+        })
+        .await;
+        // Its libvirt tells a moment after that it has left.
+        until("the agent here knows of it no more", async || {
+            let vms = self.a.agent().client.vms().await.unwrap();
+            vms.iter().all(|vm| vm.name != "web")
         })
         .await;
         let ordered = client.migrate(&"web".parse().unwrap(), &to("a")).await;
