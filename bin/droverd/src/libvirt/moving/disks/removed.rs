@@ -178,7 +178,8 @@ pub async fn remove(
 }
 
 pub fn remove_all(state: &Path, migration: MigrationId) -> Result<Removed, String> {
-    let (mut removed, mut stay) = (Removed::default(), Vec::new());
+    let mut removed = Removed::default();
+    let (mut stay, mut stays) = (Vec::new(), Vec::new());
     for made in read(state, migration)? {
         let why = match made.remove(migration) {
             Ok(Some(Seen::Open(pid))) => format!("process {pid} has it open"),
@@ -197,10 +198,13 @@ pub fn remove_all(state: &Path, migration: MigrationId) -> Result<Removed, Strin
             }
             Ok(Some(Seen::Others) | None) => continue,
         };
-        stay.push(format!("{} stays here for now: {why}", made.path.display()));
+        stays.push(format!("{} stays here for now: {why}", made.path.display()));
+        stay.push(made);
     }
     if !stay.is_empty() {
-        return Err(stay.join("; "));
+        // What is gone is not looked for again.
+        write(state, migration, &stay)?;
+        return Err(stays.join("; "));
     }
     forget(state, migration);
     Ok(removed)
