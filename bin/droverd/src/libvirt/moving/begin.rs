@@ -137,19 +137,13 @@ impl ToLeave<'_> {
         let described = described(place.host, &connection, &look).await?;
         let bonds = fit::bonds(context, uuid, &described).await;
         let bonds = match with_disks {
-            true => bonds,
+            true => bonds.with_copies(uuid).await,
             false => bonds.without_copies(),
         };
         let mut obstacles = bonds.obstacles;
         obstacles.extend(kept(place, &connection, &look).await?);
         conditions::by_obstacles(place.host, &look.domain.name, &obstacles)?;
-        let (copied, why_not) = disks::described(&bonds.local).await;
-        conditions::by_obstacles(place.host, &look.domain.name, &why_not)?;
-        let mut files = bonds.files;
-        files.extend((!copied.is_empty()).then(|| DomainNeed::NewDisks {
-            uuid: uuid.to_string(),
-            disks: copied,
-        }));
+        let files = bonds.files;
         let there = &migration.destination;
         offers::knows_all(context, there, &look.domain.name, &files).await?;
         let passed = processor::look(context, there, &look.domain.name, &described).await?;

@@ -30,6 +30,8 @@ use crate::limits::{DOMAIN_NEEDS_ASKED, SHOW};
 pub enum Offer {
     /// It has it.
     Has,
+    /// It has room for these disks, as much on each file system.
+    HasRoom(Vec<disks::Share>),
     /// It has not, and how that shows.
     Lacks(String),
     /// It does not know; why.
@@ -104,6 +106,7 @@ pub async fn offers(
         context,
         connection,
         until: Instant::now() + SHOW,
+        disks_until: Instant::now() + disks::LOOK,
         confined_by: None,
     };
     let mut offers = Vec::with_capacity(needs.len());
@@ -152,6 +155,8 @@ struct Asked<'a> {
     context: &'a Context,
     connection: Option<&'a Connection>,
     until: Instant,
+    /// Until when folders for disks are looked at.
+    disks_until: Instant,
     /// What confines hypervisors here, once that was asked for.
     confined_by: Option<Result<Vec<String>, String>>,
 }
@@ -163,7 +168,8 @@ impl Asked<'_> {
         }
         if let DomainNeed::NewDisks { uuid, disks } = need {
             let looks = self.context.libvirt.looks();
-            return disks::offer(looks, &self.context.config.state, uuid, disks).await;
+            let state = &self.context.config.state;
+            return disks::offer(looks, state, (uuid, disks), self.disks_until).await;
         }
         let Some(connection) = self.connection else {
             return Offer::NotKnown("libvirt is not reached".to_owned());
@@ -296,6 +302,10 @@ pub async fn answer(context: &Context, needs: &[DomainNeed]) -> Result<DomainNee
     for (need, offer) in (0..).zip(offers) {
         match offer {
             Offer::Has => {}
+            Offer::HasRoom(shares) => {
+                let told = shares.into_iter().map(|share| share.told(need));
+                view.room.extend(told);
+            }
             Offer::Lacks(why) => view.lacks.push(lack(need, why)),
             Offer::NotKnown(why) => view.unknown.push(lack(need, why)),
         }
