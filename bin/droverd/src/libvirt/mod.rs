@@ -38,8 +38,8 @@ use uuid::Uuid;
 pub use domains::{is_in_memory, name, state};
 pub use listing::{all, show};
 pub use moving::{
-    Debt, DomainRecord, DomainWay, Ended, Fit, Left, Owed, ToLeave, answer, arrive, fits,
-    forget_arrivals, kept_definition, taken_up, to_leave,
+    Debt, DomainRecord, DomainWay, Ended, Fit, LOOK_FOR_FILES, Left, Offer, Owed, ToLeave, answer,
+    arrive, fits, forget_arrivals, holder, kept_definition, taken_up, to_leave,
 };
 pub use orders::find;
 pub use present::Present;

@@ -7,10 +7,11 @@ use drover_hypervisor::{Boxed, Movable};
 use drover_migrate::Outcome;
 use drover_types::{Bytes, VmName};
 
-use super::disks;
+use super::disks::of;
 use super::held::{HeldDomain, Side};
 use super::record::{DomainRecord, Owed};
 use super::words::Left;
+use crate::disks::{self, Owner};
 use crate::migration::{Held, Sockets, Way};
 use crate::registry::Role;
 
@@ -74,9 +75,9 @@ impl Held for HeldDomain {
     }
 
     fn hand_off(&self) -> Result<(), Refusal> {
-        let (state, copied) = (&self.context.config.state, disks::of(&self.domain.moving));
+        let (state, copied) = (&self.context.config.state, of(&self.domain.moving));
         if !copied.is_empty()
-            && let Err(error) = disks::leave(state, self.uuid, copied)
+            && let Err(error) = disks::leave(state, &Owner::Domain(self.uuid), copied)
         {
             tracing::error!(domain = %self.uuid, %error, "not written down which disks it leaves here: they are in its way when it comes back");
         }
@@ -107,8 +108,9 @@ impl Held for HeldDomain {
             let connection = self.connection().await;
             let connection =
                 connection.map_err(|why| self.refusal(ErrorCode::LibvirtNotKnown, why))?;
-            let (state, copied) = (&self.context.config.state, disks::of(&self.domain.moving));
-            let made = disks::make(state, self.migration, self.uuid, copied).await;
+            let (state, copied) = (&self.context.config.state, of(&self.domain.moving));
+            let owner = Owner::Domain(self.uuid);
+            let made = disks::make(state, self.migration, &owner, copied).await;
             self.now().made_ready = made.map_err(|why| self.refusal(ErrorCode::HostLacks, why))?;
             let machine: Arc<dyn Movable> = Arc::new(self.arriving(connection, arrival));
             self.now().machine = Some(Arc::clone(&machine));

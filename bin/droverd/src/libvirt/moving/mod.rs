@@ -41,10 +41,12 @@ mod words;
 
 pub use begin::{ToLeave, arrive, forget_arrivals, taken_up, to_leave};
 pub(super) use files::Looks;
+pub use files::holder;
 pub(super) use fit::Fits;
 pub use fit::{Fit, fits};
+pub use limits::LOOK_FOR_FILES;
 pub(super) use offers::Offers;
-pub use offers::answer;
+pub use offers::{Offer, answer};
 pub use owed::{Ended, Left};
 pub use record::{Debt, DomainRecord, Owed, kept_definition};
 pub(super) use turns::Turns;

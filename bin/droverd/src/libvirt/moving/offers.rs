@@ -15,10 +15,10 @@ use drover_types::{HostName, in_short, with_sources};
 use tokio::time::{Instant, timeout_at};
 
 use super::confined;
-use super::disks;
 use super::files;
 use super::limits;
 use crate::agent::Context;
+use crate::disks::{self, Owner};
 use crate::facts;
 use crate::libvirt::Seen;
 use crate::libvirt::domains::name;
@@ -162,7 +162,11 @@ impl Asked<'_> {
             return vacancy(&self.context.libvirt.seen(), name, uuid);
         }
         if let DomainNeed::NewDisks { uuid, disks } = need {
-            return disks::offer(&self.context.config.state, uuid, disks).await;
+            let Ok(id) = uuid.parse() else {
+                return Offer::NotKnown(format!("{uuid:?} is no id of a domain"));
+            };
+            let state = &self.context.config.state;
+            return disks::offer(state, &Owner::Domain(id), disks).await;
         }
         let Some(connection) = self.connection else {
             return Offer::NotKnown("libvirt is not reached".to_owned());

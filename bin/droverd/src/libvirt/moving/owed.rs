@@ -6,11 +6,11 @@ use drover_libvirt::{CallError, Connection, Look, Why};
 use drover_types::{MigrationId, with_sources};
 use uuid::Uuid;
 
-use super::disks;
 use super::line::Line;
 use super::record::DomainRecord;
 use super::turns::Turn;
 use crate::agent::Context;
+use crate::disks;
 use crate::libvirt::is_in_memory;
 
 /// What this host has of a domain that did not come.
@@ -87,18 +87,7 @@ impl<'a> Ended<'a> {
     /// # Errors
     /// Some of it stays for now.
     pub fn remove_disks(&self) -> Result<String, String> {
-        let removed = disks::remove(&self.context.config.state, self.migration)?;
-        let removed: Vec<_> = removed
-            .iter()
-            .map(|path| path.display().to_string())
-            .collect();
-        Ok(match removed.is_empty() {
-            true => "nothing that was made here for its disks is left".to_owned(),
-            false => format!(
-                "what was made here for its disks was removed: {}",
-                removed.join(", ")
-            ),
-        })
+        disks::removed(&self.context.config.state, self.migration)
     }
 
     /// What was made here for its disks is its own.

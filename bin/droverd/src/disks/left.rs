@@ -1,22 +1,21 @@
-//! What a domain left here when it was handed off: files that nobody uses any more, which it may find replaced when it comes back.
+//! What a guest left here when it was handed off: files that nobody uses any more, which it may find replaced when it comes back.
 
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use super::identity::{FileId, nanos};
+use super::owner::Owner;
+use crate::registry::files;
 use drover_api::NewDisk;
 use drover_types::HostName;
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
-
-use super::identity::{FileId, nanos};
-use crate::registry::files;
 
 /// The folder below the state directory.
 const FOLDER: &str = "left-behind";
 
-/// As it was when its domain had left. One that was written to since is somebody's.
+/// As it was when its guest had left. One that was written to since is somebody's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftFile {
     path: PathBuf,
@@ -41,35 +40,35 @@ impl LeftFile {
     }
 }
 
-/// Writes down what stays of a domain's disks: those that are still the files that it wrote to.
+/// Writes down what stays of a guest's disks: those that are still the files that it wrote to.
 ///
 /// # Errors
 /// It cannot be written; they are somebody's then, as any other file.
-pub fn leave(state: &Path, domain: Uuid, disks: &[NewDisk]) -> io::Result<()> {
+pub fn leave(state: &Path, owner: &Owner, disks: &[NewDisk]) -> io::Result<()> {
     let left = disks.iter().filter_map(|disk| {
         let found = std::fs::metadata(&disk.path).ok()?;
         (found.ino() == disk.inode).then(|| LeftFile::of(&disk.path, &found))
     });
     let left: Vec<_> = left.collect();
-    let file = ledger(state, domain);
+    let file = ledger(state, owner);
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder)?;
     }
     files::write_whole(&file, &serde_json::to_vec(&left)?)
 }
 
-/// What this domain left here, as far as that can be read: what is not known was not.
-pub fn left(state: &Path, domain: Uuid) -> Vec<LeftFile> {
-    let file = ledger(state, domain);
+/// What this guest left here, as far as that can be read: what is not known was not.
+pub fn left(state: &Path, owner: &Owner) -> Vec<LeftFile> {
+    let file = ledger(state, owner);
     let left = files::read_document(&file).unwrap_or_else(|error| {
-        tracing::error!(file = %file.display(), %error, "not known what the domain left here");
+        tracing::error!(file = %file.display(), %error, "not known what the guest left here");
         None
     });
     left.unwrap_or_default()
 }
 
-fn ledger(state: &Path, domain: Uuid) -> PathBuf {
-    state.join(FOLDER).join(format!("{domain}.json"))
+fn ledger(state: &Path, owner: &Owner) -> PathBuf {
+    state.join(FOLDER).join(owner.file())
 }
 
 /// What an operator does with them.
@@ -91,6 +90,7 @@ mod tests {
     use super::*;
     use drover_api::DiskLayout;
     use drover_types::Bytes;
+    use uuid::Uuid;
 
     fn disk(path: &Path) -> NewDisk {
         NewDisk {
@@ -111,12 +111,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("web.img");
         std::fs::write(&path, "contents").unwrap();
-        let (state, id) = (folder.path().join("state"), Uuid::from_u128(7));
-        assert_eq!(left(&state, id), []);
-        leave(&state, id, &[disk(&path)]).unwrap();
+        let state = folder.path().join("state");
+        let id = Owner::Domain(Uuid::from_u128(7));
+        assert_eq!(left(&state, &id), []);
+        leave(&state, &id, &[disk(&path)]).unwrap();
         let known = || {
             let found = std::fs::metadata(&path).unwrap();
-            left(&state, id).iter().any(|left| left.is(&path, &found))
+            left(&state, &id).iter().any(|left| left.is(&path, &found))
         };
         assert!(known());
         let before = std::fs::metadata(&path).unwrap().modified().unwrap();
@@ -131,7 +132,7 @@ mod tests {
         std::fs::write(&other, "restored").unwrap();
         std::fs::rename(&other, &path).unwrap();
         assert!(!known());
-        assert!(left(&state, Uuid::from_u128(8)).is_empty());
+        assert!(left(&state, &Owner::Domain(Uuid::from_u128(8))).is_empty());
     }
 
     #[test]
@@ -142,7 +143,8 @@ mod tests {
         let gone = disk(&path);
         std::fs::rename(&path, folder.path().join("kept.img")).unwrap();
         std::fs::write(&path, "another").unwrap();
-        leave(folder.path(), Uuid::from_u128(7), &[gone]).unwrap();
-        assert_eq!(left(folder.path(), Uuid::from_u128(7)), []);
+        let web = Owner::Guest("web".parse().unwrap());
+        leave(folder.path(), &web, &[gone]).unwrap();
+        assert_eq!(left(folder.path(), &web), []);
     }
 }

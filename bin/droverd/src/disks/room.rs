@@ -10,12 +10,11 @@ use drover_api::{DiskLayout, NEW_DISKS, NewDisk};
 use drover_types::Bytes;
 use jiff::Timestamp;
 use tokio::time::timeout;
-use uuid::Uuid;
 
-use super::super::files::holder;
-use super::super::offers::Offer;
 use super::left::{LeftFile, left};
 use super::limits;
+use super::owner::Owner;
+use crate::libvirt::{Offer, holder};
 
 /// Of `st_blocks` (stat(2)).
 const BLOCK: u64 = 512;
@@ -42,17 +41,14 @@ pub struct There {
     bytes: Bytes,
     allocated: Bytes,
     modified: Option<SystemTime>,
-    /// This very domain left it here.
+    /// This very guest left it here.
     is_left: bool,
     /// A process that has it open.
     holder: Option<u32>,
 }
 
 /// What this host says to whoever asks whether they can be made.
-pub async fn offer(state: &Path, domain: &str, disks: &[NewDisk]) -> Offer {
-    let Ok(domain) = domain.parse::<Uuid>() else {
-        return Offer::NotKnown(format!("{domain:?} is no id of a domain"));
-    };
+pub async fn offer(state: &Path, owner: &Owner, disks: &[NewDisk]) -> Offer {
     if disks.len() > NEW_DISKS {
         let count = disks.len();
         return Offer::Lacks(format!(
@@ -60,8 +56,9 @@ pub async fn offer(state: &Path, domain: &str, disks: &[NewDisk]) -> Offer {
         ));
     }
     let (state, asked) = (state.to_owned(), disks.to_vec());
+    let owner = owner.clone();
     let look = tokio::task::spawn_blocking(move || {
-        let left = left(&state, domain);
+        let left = left(&state, &owner);
         let sites = asked.iter().map(|disk| site(&disk.path, &left));
         sites.collect::<Result<Vec<_>, _>>()
     });
@@ -158,7 +155,7 @@ fn in_the_way(disk: &NewDisk, there: &There) -> Option<String> {
     let path = disk.path.display();
     if let (true, Some(pid)) = (there.is_left, there.holder) {
         return Some(format!(
-            "{path}, which the domain left there, is open in process {pid} there"
+            "{path}, which it left there when it was handed off, is open in process {pid} there"
         ));
     }
     if there.is_left {
@@ -168,7 +165,7 @@ fn in_the_way(disk: &NewDisk, there: &There) -> Option<String> {
     let written = written.map_or_else(String::new, |at| format!(", last written to at {at:.0}"));
     let bytes = there.bytes;
     Some(format!(
-        "{path} is there already ({bytes}{written}), and is none that the domain left there: move it away, if nobody needs it there"
+        "{path} is there already ({bytes}{written}), and is none that it left there when it was handed off: move it away, if nobody needs it there"
     ))
 }
 
@@ -233,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_domain_left_there_and_nobody_has_open_may_be_in_its_place() {
+    fn only_what_the_guest_left_there_and_nobody_has_open_may_be_in_its_place() {
         let there = |is_left, holder| There {
             bytes: Bytes(5 << 20),
             allocated: Bytes(5 << 20),

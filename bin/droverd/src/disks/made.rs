@@ -14,13 +14,13 @@ use drover_api::NewDisk;
 use drover_types::MigrationId;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
-use uuid::Uuid;
 
-use super::super::files::holder;
 use super::identity::FileId;
 use super::image::{self, Image};
 use super::left::{LeftFile, left};
 use super::limits;
+use super::owner::Owner;
+use crate::libvirt::holder;
 use crate::registry::files;
 
 /// The folder below the state directory.
@@ -34,17 +34,17 @@ struct Made {
     file: Option<FileId>,
 }
 
-/// Makes files for these disks of a domain, with nothing in them. What the same domain left here is replaced: what is to be told of that.
+/// Makes files for these disks of a guest, with nothing in them. What the same guest left here is replaced: what is to be told of that.
 ///
 /// # Errors
 /// Why not; none of them is left then.
 pub async fn make(
     state: &Path,
     migration: MigrationId,
-    domain: Uuid,
+    owner: &Owner,
     disks: &[NewDisk],
 ) -> Result<Option<String>, String> {
-    let made = timeout(limits::MAKE, make_all(state, migration, domain, disks)).await;
+    let made = timeout(limits::MAKE, make_all(state, migration, owner, disks)).await;
     let made = made.unwrap_or_else(|_| {
         let seconds = limits::MAKE.as_secs();
         Err(format!("its disks' files were not made within {seconds} s"))
@@ -58,10 +58,10 @@ pub async fn make(
 async fn make_all(
     state: &Path,
     migration: MigrationId,
-    domain: Uuid,
+    owner: &Owner,
     disks: &[NewDisk],
 ) -> Result<Option<String>, String> {
-    let left = left(state, domain);
+    let left = left(state, owner);
     let (mut all, mut replaced) = (Vec::new(), Vec::new());
     for disk in disks {
         let shown = disk.path.display();
@@ -88,7 +88,7 @@ async fn make_all(
     }
     let replaced = (!replaced.is_empty()).then(|| replaced.join(", "));
     Ok(replaced.map(|paths| {
-        format!("what the domain left here when it was handed off is replaced, and is gone whatever becomes of this: {paths}")
+        format!("what it left here when it was handed off is replaced, and is gone whatever becomes of this: {paths}")
     }))
 }
 
@@ -101,7 +101,7 @@ fn own(beside: &Path, disk: &NewDisk) -> io::Result<FileId> {
     Ok(FileId::of(&file.metadata()?))
 }
 
-/// Has it at its path, where nothing is, or what the domain left there: whether that was so.
+/// Has it at its path, where nothing is, or what the guest left there: whether that was so.
 fn put(beside: &Path, path: &Path, left: &[LeftFile]) -> io::Result<bool> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -156,12 +156,31 @@ pub fn remove(state: &Path, migration: MigrationId) -> Result<Vec<PathBuf>, Stri
     Ok(removed)
 }
 
+/// The same, in words.
+///
+/// # Errors
+/// As for [`remove`].
+pub fn removed(state: &Path, migration: MigrationId) -> Result<String, String> {
+    let removed = remove(state, migration)?;
+    let removed: Vec<_> = removed
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    Ok(match removed.is_empty() {
+        true => "nothing that was made here for its disks is left".to_owned(),
+        false => format!(
+            "what was made here for its disks was removed: {}",
+            removed.join(", ")
+        ),
+    })
+}
+
 /// Whether files were made here for a migration, and are its own still.
 pub fn is_recorded(state: &Path, migration: MigrationId) -> bool {
     ledger(state, migration).exists()
 }
 
-/// They are the domain's from now on.
+/// They are the guest's from now on.
 pub fn forget(state: &Path, migration: MigrationId) {
     let file = ledger(state, migration);
     if let Err(error) = files::remove(&file) {
@@ -212,9 +231,10 @@ mod tests {
     use drover_api::DiskLayout;
     use drover_types::Bytes;
     use std::os::unix::fs::MetadataExt as _;
+    use uuid::Uuid;
 
     const ID: MigrationId = MigrationId(Uuid::from_u128(7));
-    const DOMAIN: Uuid = Uuid::from_u128(8);
+    const DOMAIN: Owner = Owner::Domain(Uuid::from_u128(8));
 
     fn disk(path: &Path) -> NewDisk {
         let found = fs::metadata(path.parent().unwrap()).unwrap();
@@ -241,12 +261,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_was_made_is_as_its_disks_own_and_goes_when_the_domain_does_not_come() {
+    async fn a_file_that_was_made_is_as_its_disks_own_and_goes_when_its_guest_does_not_come() {
         let folder = tempfile::tempdir().unwrap();
         let state = tempfile::tempdir().unwrap();
         let path = folder.path().join("web.img");
         assert_eq!(
-            make(state.path(), ID, DOMAIN, &[disk(&path)]).await,
+            make(state.path(), ID, &DOMAIN, &[disk(&path)]).await,
             Ok(None)
         );
         let found = fs::metadata(&path).unwrap();
@@ -269,7 +289,7 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let [first, second] = ["a.img", "b.img"].map(|name| folder.path().join(name));
         fs::write(&second, "somebody's").unwrap();
-        let why = make(state.path(), ID, DOMAIN, &[disk(&first), disk(&second)])
+        let why = make(state.path(), ID, &DOMAIN, &[disk(&first), disk(&second)])
             .await
             .unwrap_err();
         assert!(
@@ -286,7 +306,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let state = tempfile::tempdir().unwrap();
         let path = folder.path().join("web.img");
-        make(state.path(), ID, DOMAIN, &[disk(&path)])
+        make(state.path(), ID, &DOMAIN, &[disk(&path)])
             .await
             .unwrap();
         let other = folder.path().join("restored.img");
@@ -297,15 +317,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_domain_that_comes_back_has_what_it_left_replaced_and_no_other_has() {
+    async fn a_guest_that_comes_back_has_what_it_left_replaced_and_no_other_has() {
         let folder = tempfile::tempdir().unwrap();
         let state = tempfile::tempdir().unwrap();
         let path = folder.path().join("web.img");
         fs::write(&path, "contents").unwrap();
-        leave(state.path(), DOMAIN, &[disk(&path)]).unwrap();
-        let another = make(state.path(), ID, Uuid::from_u128(9), &[disk(&path)]).await;
+        leave(state.path(), &DOMAIN, &[disk(&path)]).unwrap();
+        let another = Owner::Domain(Uuid::from_u128(9));
+        let another = make(state.path(), ID, &another, &[disk(&path)]).await;
         assert!(another.unwrap_err().contains("another file is there"));
-        let told = make(state.path(), ID, DOMAIN, &[disk(&path)])
+        let told = make(state.path(), ID, &DOMAIN, &[disk(&path)])
             .await
             .unwrap();
         assert!(told.unwrap().contains("is replaced"));

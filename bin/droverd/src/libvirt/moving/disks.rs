@@ -1,19 +1,11 @@
-//! What another host has to know of a disk that goes there.
+//! Disks of domains in files that are one host's alone: which of them can be copied, and which come with a domain.
 
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 
-use drover_api::{NEW_DISKS, NewDisk};
+use drover_api::{DomainNeed, MovingDomain, NewDisk};
 use drover_libvirt::Disk;
-use drover_types::Bytes;
 
-use super::image;
-
-/// Of `st_blocks` (stat(2)).
-const BLOCK: u64 = 512;
-
-/// What is a file's own of its mode: no privileges of whoever runs it.
-const PERMISSIONS: u32 = 0o777;
+use crate::disks;
 
 /// A disk in a file that no other host has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,15 +30,10 @@ impl LocalDisk {
 ///
 /// # Errors
 /// Why some cannot be copied.
-pub async fn described(disks: &[LocalDisk]) -> Result<Vec<NewDisk>, Vec<String>> {
-    let (count, most) = (disks.len(), NEW_DISKS);
-    if count > most {
-        let why =
-            format!("it has {count} disks that no other host has, and {most} are copied at most");
-        return Err(vec![why]);
-    }
+pub async fn described(locals: &[LocalDisk]) -> Result<Vec<NewDisk>, Vec<String>> {
+    disks::few_enough(locals.len()).map_err(|why| vec![why])?;
     let (mut new, mut why_not) = (Vec::new(), Vec::new());
-    for local in disks {
+    for local in locals {
         match one(local).await {
             Ok(disk) => new.push(disk),
             Err(why) => {
@@ -67,20 +54,7 @@ async fn one(local: &LocalDisk) -> Result<NewDisk, String> {
     }
     // Where libvirt is not told, it takes a disk for a raw one.
     let format = local.disk.format.as_deref().unwrap_or("raw");
-    let image = image::look(&local.path, format).await?;
-    let found =
-        std::fs::metadata(&local.path).map_err(|error| format!("cannot be looked at: {error}"))?;
-    Ok(NewDisk {
-        target: local.disk.target.clone(),
-        path: local.path.clone(),
-        layout: image.layout,
-        size: image.size,
-        allocated: Bytes(found.blocks() * BLOCK),
-        inode: found.ino(),
-        user: found.uid(),
-        group: found.gid(),
-        mode: found.permissions().mode() & PERMISSIONS,
-    })
+    disks::described(&local.disk.target, &local.path, format).await
 }
 
 /// What libvirt's description says against a copy.
@@ -94,4 +68,13 @@ fn not_copied(disk: &Disk) -> Option<String> {
     (!disk.below.is_empty()).then(|| {
         "is changes of another file only, which are not copied apart: `virsh blockpull` makes one file of both".to_owned()
     })
+}
+
+/// Those that come with a domain.
+pub fn of(domain: &MovingDomain) -> &[NewDisk] {
+    let disks = domain.needs.iter().find_map(|need| match need {
+        DomainNeed::NewDisks { disks, .. } => Some(disks.as_slice()),
+        _ => None,
+    });
+    disks.unwrap_or_default()
 }

@@ -72,7 +72,7 @@ fn read(told: &str) -> Result<Image, String> {
     let data = data.unwrap_or_default();
     let loses = [
         info.backing_filename.map(|below| {
-            format!("is changes of {below} only, which are not copied apart: `virsh blockpull` makes one file of both")
+            format!("is changes of {below} only, which are not copied apart: make one file of both (`virsh blockpull` of a domain, `qemu-img rebase -b \"\"` of a guest that is off)")
         }),
         data.data_file.map(|file| format!("has its contents in another file, {file}")),
         info.encrypted.then(|| "is encrypted in its file, which a copy would not be".to_owned()),
