@@ -5,6 +5,7 @@
 //!   beside its path, by a name of the migration's ─▶ in the ledger, by its number ─▶ at its path
 //! ```
 
+use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -180,6 +181,13 @@ pub fn is_recorded(state: &Path, migration: MigrationId) -> bool {
     ledger(state, migration).exists()
 }
 
+/// The migrations for which files were made here that are their own still. What cannot be read is none.
+pub fn recorded(state: &Path) -> BTreeSet<MigrationId> {
+    let all = fs::read_dir(state.join(FOLDER)).into_iter().flatten();
+    let id = |entry: fs::DirEntry| entry.path().file_stem()?.to_str()?.parse().ok();
+    all.flatten().filter_map(id).collect()
+}
+
 /// They are the guest's from now on.
 pub fn forget(state: &Path, migration: MigrationId) {
     let file = ledger(state, migration);
@@ -274,6 +282,7 @@ mod tests {
         assert!(found.blocks() < 64, "it is sparse");
         assert_eq!(names(folder.path()), ["web.img"]);
         assert!(is_recorded(state.path(), ID));
+        assert_eq!(recorded(state.path()), [ID].into());
         let open = fs::File::open(&path).unwrap();
         let why = remove(state.path(), ID).unwrap_err();
         assert!(why.contains("has it open") && path.exists(), "{why}");

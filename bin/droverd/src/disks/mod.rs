@@ -21,6 +21,6 @@ mod room;
 
 pub use described::{described, few_enough};
 pub use left::{leave, told};
-pub use made::{forget, is_recorded, make, remove, removed};
+pub use made::{forget, is_recorded, make, recorded, remove, removed};
 pub use owner::Owner;
 pub use room::offer;

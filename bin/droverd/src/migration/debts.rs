@@ -9,6 +9,7 @@ use drover_types::{HostName, with_sources};
 use super::amend::Change;
 use super::domains;
 use super::{Key, Migrations};
+use crate::disks;
 use crate::libvirt::{Debt, DomainRecord, Ended, Left, ToLeave};
 use crate::limits;
 
@@ -39,13 +40,17 @@ impl Migrations {
     fn indebted(&self) -> Vec<Key> {
         let known = self.known();
         let owing = known.iter().filter(|(_, known)| known.snapshot().owes());
-        owing.map(|(key, _)| *key).collect()
+        let owing = owing.map(|(key, _)| *key);
+        let files = disks::recorded(&self.context.config.state);
+        owing
+            .chain(files.into_iter().map(|id| (id, false)))
+            .collect()
     }
 
     /// Does what is owed by this one.
     pub(super) async fn pay(&self, key: Key) {
         let snapshot = self.known().get(&key).map(super::Known::snapshot);
-        let Some(snapshot) = snapshot.filter(super::Snapshot::owes) else {
+        let Some(snapshot) = snapshot.filter(|snapshot| snapshot.view.phase.has_ended()) else {
             return;
         };
         let view = snapshot.view;
@@ -56,6 +61,9 @@ impl Migrations {
             destination: view.destination,
         };
         let Some(domain) = snapshot.domain else {
+            if !key.1 {
+                self.pay_own(&migration).await;
+            }
             return;
         };
         for debt in domain.owes.clone() {
@@ -171,6 +179,40 @@ impl Migrations {
                 Ok(what) => Paid::Over(what),
                 Err(why) => Paid::NotYet(why),
             },
+        }
+    }
+
+    /// Takes away what was made for the disks of a guest of the agent's own which did not come, by its source's word alone: what the source
+    /// keeps was never anybody's here, and what it handed off may be all that is left of the guest.
+    async fn pay_own(&self, migration: &Migration) {
+        let (state, id, source) = (&self.context.config.state, migration.id, &migration.source);
+        if !disks::is_recorded(state, id) {
+            return;
+        }
+        let last = self.context.peers.addresses(source);
+        let client = self.context.peers.client_or_at(source, last);
+        let paid = match client.verdict(id).await {
+            Err(error) => Paid::NotYet(with_sources(&error)),
+            Ok(view) => match view.verdict {
+                Verdict::Undecided => Paid::NotYet(format!("{source} has not decided yet")),
+                Verdict::Kept => disks::removed(state, id).map_or_else(Paid::NotYet, Paid::Over),
+                Verdict::HandedOff | Verdict::CutOff => {
+                    disks::forget(state, id);
+                    Paid::Over(format!(
+                        "{source} handed the guest off: what is in its disks here is the last of it"
+                    ))
+                }
+            },
+        };
+        match paid {
+            Paid::NotYet(why) => tracing::debug!(%id, why, "its disks' files are left for now"),
+            Paid::Over(what) => {
+                self.amend((id, false), |snapshot| {
+                    snapshot.record(EventKind::Fallback { what: what.clone() });
+                    Change::Shown
+                })
+                .await;
+            }
         }
     }
 

@@ -16,6 +16,7 @@ use drover_types::HostName;
 use super::held::Held;
 use super::journal::{AnyRecord, Entry};
 use super::outgoing::Options;
+use super::own::OwnGuest;
 use super::relays::Relays;
 use super::snapshot::Snapshot;
 use super::{Known, Migrations, incoming, outgoing};
@@ -144,7 +145,14 @@ impl Migrations {
         let held = match domain {
             None => {
                 let reserved = reservation.or_else(|| self.reserve_again(&migration, role));
-                reserved.map(|own| Arc::new(own) as Arc<dyn Held>)
+                let own = |reserved| {
+                    let held = OwnGuest::taken_up(&self.context, &migration, reserved);
+                    held.map(|own| Arc::new(own) as Arc<dyn Held>)
+                };
+                let held = reserved.map(own).transpose();
+                held.with_context(|| {
+                    format!("what is known of disks of migration {}", migration.id)
+                })?
             }
             Some(domain) => {
                 let leaves = role == MigrationRole::Source;

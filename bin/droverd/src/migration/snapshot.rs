@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::{
-    EventKind, EventView, MigrationPhase, MigrationRole, MigrationView, NicPair, Refusal,
-    TrafficView,
+    DisksView, EventKind, EventView, MigrationPhase, MigrationRole, MigrationView, NicPair,
+    Refusal, TrafficView,
 };
-use drover_hypervisor::MigrationProgress;
+use drover_hypervisor::{DiskProgress, MigrationProgress};
 use drover_migrate::downtime::RoundSeen;
 use drover_migrate::estimate::{Estimator, Sample, TimeLeft};
 use drover_migrate::{HandOffAnswer, Migration, Resolution, Resolving, Verdict};
@@ -72,6 +72,7 @@ impl Snapshot {
             ambiguity: None,
             resolution: None,
             postcopy: None,
+            disks: None,
             started_at: Timestamp::now(),
             ended_at: None,
             prepare_ms: None,
@@ -166,6 +167,9 @@ impl Snapshot {
 
     /// Takes QEMU's numbers over.
     pub fn show_progress(&mut self, progress: &MigrationProgress) {
+        if let Some(DiskProgress { copied, total }) = progress.disks {
+            self.view.disks = Some(DisksView { copied, total });
+        }
         // After a cancel QEMU tells no numbers any more: the last ones stay.
         if progress.total == Bytes(0) {
             return;

@@ -40,8 +40,9 @@ mod turns;
 mod words;
 
 pub use begin::{ToLeave, arrive, forget_arrivals, taken_up, to_leave};
+pub use conditions::{Whose, whose};
 pub(super) use files::Looks;
-pub use files::holder;
+pub use files::{Hang, Held as HeldPaths, Looked, holder, told as files_told};
 pub(super) use fit::Fits;
 pub use fit::{Fit, fits};
 pub use limits::LOOK_FOR_FILES;
