@@ -160,18 +160,19 @@ async fn moved(hosts: &mut Hosts, from: usize) -> MigrationView {
 /// Begins to move it, and waits until its disks are on their way, for which they take seconds then.
 async fn begun_midway(hosts: &mut Hosts, from: usize) -> MigrationId {
     let id = begun(hosts, from).await;
-    copies(hosts, from, id).await;
+    copied(hosts, from, id, 4 << 20).await;
     assert_eq!(files(hosts, 1 - from), ["data", "web"]);
     id
 }
 
-async fn copies(hosts: &Hosts, from: usize, id: MigrationId) {
+/// Waits until so much of its disks is there.
+async fn copied(hosts: &Hosts, from: usize, id: MigrationId, bytes: u64) {
     let client = hosts.client(from);
     until(PATIENCE, async || {
         let view = client.migration(id).await.unwrap();
         assert!(!view.phase.has_ended(), "{view:#?}");
         match view.disks {
-            Some(disks) if disks.copied.0 > 4 << 20 => Ok(()),
+            Some(disks) if disks.copied.0 > bytes => Ok(()),
             _ => Err(format!("{view:#?}")),
         }
     })
@@ -390,8 +391,24 @@ async fn a_qemu_of_the_source_that_is_killed_midway_leaves_its_disks_and_none_on
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_nic_that_is_lost_while_disks_are_copied_costs_nothing_and_all_of_them_the_migration() {
+async fn a_nic_that_is_lost_while_disks_are_copied_costs_nothing() {
     let Some(mut hosts) = on_one("disknic", SLOWER).await else {
+        return;
+    };
+    let id = begun_midway(&mut hosts, A).await;
+    hosts.set_nic(B, 1, "down").await;
+    copied(&hosts, A, id, 60 << 20).await;
+    // One alone does not keep up with the guest's memory.
+    hosts.set_nic(B, 1, "up").await;
+    let view = hosts.ended(A, id).await;
+    assert_eq!(view.phase, MigrationPhase::Completed, "{view:#?}");
+    runs_only_on(&hosts, B).await;
+    are_the_same(&hosts);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_whose_disks_are_copied_stays_when_all_nics_are_lost() {
+    let Some(mut hosts) = on_one("disknics", SLOWER).await else {
         return;
     };
     let id = begun_midway(&mut hosts, A).await;
@@ -404,13 +421,6 @@ async fn a_nic_that_is_lost_while_disks_are_copied_costs_nothing_and_all_of_them
         hosts.set_nic(B, nic, "up").await;
     }
     has_stayed(&hosts).await;
-
-    let id = begun_midway(&mut hosts, A).await;
-    hosts.set_nic(B, 1, "down").await;
-    let view = hosts.ended(A, id).await;
-    assert_eq!(view.phase, MigrationPhase::Completed, "{view:#?}");
-    runs_only_on(&hosts, B).await;
-    are_the_same(&hosts);
 }
 
 #[tokio::test(flavor = "multi_thread")]
