@@ -67,7 +67,10 @@ impl Migrations {
                 Debt::Disks => self.remove_disks(&migration, &domain).await,
             };
             match paid {
-                Paid::NotYet(why) => self.not_yet(key, debt, &why).await,
+                Paid::NotYet(why) => {
+                    tracing::debug!(id = %migration.id, ?debt, why, "not yet");
+                    self.not_yet(key, debt, &why).await;
+                }
                 Paid::Over(what) => self.paid(key, debt, what).await,
             }
         }

@@ -120,7 +120,7 @@ impl Place {
         })
     }
 
-    /// Has what is at its path beside, where nothing is.
+    /// Has what is at its path beside, which was seen to be free: nobody else has that name.
     ///
     /// # Errors
     /// It is not.
