@@ -18,6 +18,9 @@ const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// The time of all files, so that tests need no git.
 const EPOCH: &str = "1700000000";
 
+/// What the tarball of a release has in it, as `docs/INSTALL.md` says.
+const RELEASE: &str = "drover-0.1.0-linux-x86_64";
+
 /// All of `packaging`.
 const UNITS: [&str; 3] = [
     "droverd.service",
@@ -298,6 +301,64 @@ fn is_purged_only_where_that_harms_no_guest(debian: &Debian) {
     );
     debian.shell(is_all_there);
     debian.shell(&format!("rm {state}; dpkg --purge drover"));
+}
+
+/// The commands of a section of `docs/INSTALL.md`, each block of them as one script for the folder with this tarball.
+fn commands(section: &str, tarball: &Path) -> Vec<String> {
+    let name = tarball.file_name().unwrap().to_str().unwrap();
+    let name = name.strip_suffix(".tar.xz").unwrap();
+    let document = fs::read_to_string(Path::new(REPOSITORY).join("docs/INSTALL.md")).unwrap();
+    let (_, section) = document.split_once(&format!("## {section}\n")).unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let blocks = section.split("```console\n").skip(1);
+    let blocks = blocks.map(|block| block.split("```").next().unwrap());
+    let script = |block: &str| {
+        let lines: Vec<_> = block.lines().map(|line| &line[2..]).collect();
+        let lines = lines.join("\n").replace(RELEASE, name);
+        format!("set -e; cd /packages\n{lines}")
+    };
+    blocks.map(script).collect()
+}
+
+#[test]
+fn the_tarball_goes_into_a_clean_debian_by_the_commands_for_it_and_goes_by_them() {
+    if !Debian::is_there() || !can_pack() {
+        return;
+    }
+    let debian = Debian::new();
+    let before = debian.files();
+    let (_, tarball) = pack(&debian.packages());
+    let blocks = commands("Any other Linux", &tarball);
+    let [install, remove] = <[String; 2]>::try_from(blocks).unwrap();
+    // The clean Debian has no xz.
+    let unpacked = Command::new("tar")
+        .args(["--extract", "--file"])
+        .arg(&tarball)
+        .current_dir(debian.packages())
+        .status();
+    assert!(unpacked.unwrap().success());
+    let install = format!("tar() {{ [ \"$1\" = -xf ] || command tar \"$@\"; }}\n{install}");
+
+    let said = debian.shell(&install);
+    assert!(said.contains("libc.so.6 libgcc_s.so.1"), "{said}");
+    assert_eq!(debian.asked_of_systemd(), "daemon-reload\n");
+    let checked = debian.run("droverd --check-config");
+    assert!(
+        checked.status.success() && checked.stderr.is_empty(),
+        "{checked:?}"
+    );
+    serves(&debian);
+    // An upgrade is the same, and leaves the configuration.
+    let config = "/etc/drover/droverd.toml";
+    debian.shell(&format!("echo '# ours' >>{config}"));
+    debian.shell(&install);
+    debian.shell(&format!("grep -q '^# ours' {config}"));
+
+    debian.asked_of_systemd();
+    debian.shell(&remove);
+    let asked = debian.asked_of_systemd();
+    assert_eq!(asked, "disable --now droverd drover-doctor.timer\n");
+    assert_eq!(differences(&before, &debian.files()), Vec::<String>::new());
 }
 
 #[test]
