@@ -55,7 +55,9 @@ $b mkdir -p /root/run/out /root/run/lock /root/run/netns
 $b mount -t 9p -o \"$files\" out /root/run/out
 for folder in dev proc sys; do $b mount -o move \"/$folder\" \"/root/$folder\"; done
 $b cp /start /root/run/start
-$b chroot /root /bin/sh /run/start
+cd /root
+$b mount -o move . /
+$b chroot . /bin/sh /run/start
 $b sync
 $b reboot -f
 ";
