@@ -8,6 +8,7 @@ mod common;
 mod pair;
 mod support;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -16,11 +17,13 @@ use drover_api::{ClientError, ErrorCode, MigrateRequest, MigrationPhase, Migrati
 use drover_libvirt::DomainState;
 use drover_types::{MigrationId, ReductionMode};
 use pair::{Pair, Side, to};
+use serde_json::Value;
 use tempfile::TempDir;
 
 on_each_libvirt! {
     a_domain_moves_with_its_disks_where_that_is_asked_for_and_comes_back_over_what_it_left
     a_file_that_is_there_already_keeps_a_domain_away_and_stays_as_it_is
+    bitmaps_of_what_was_written_move_with_a_disk_and_one_that_records_no_more_keeps_it
     a_domain_with_a_checkpoint_or_that_is_backed_up_stays_and_moves_once_it_has_none
     what_was_made_for_disks_goes_when_the_agent_is_killed_and_the_domain_stays
     disks_are_copied_on_over_the_nic_that_is_left_and_what_was_made_goes_when_none_is
@@ -218,6 +221,77 @@ async fn a_file_that_is_there_already_keeps_a_domain_away_and_stays_as_it_is(lib
     assert!(refused.message.contains("40 MiB are free"), "{refused:?}");
     pair.has_stayed().await;
     assert_eq!(files(&pair.b), "");
+}
+
+/// Of the domain's qcow2, by name, each with the bytes that it says were written.
+fn bitmaps(side: &Side) -> BTreeMap<String, u64> {
+    let nodes = qmp(side, r#"{"execute":"query-named-block-nodes"}"#);
+    let nodes = nodes["return"].as_array().unwrap();
+    let all = nodes.iter().filter(|node| node["drv"] == "qcow2");
+    let all = all.flat_map(|node| node["dirty-bitmaps"].as_array().into_iter().flatten());
+    let count = |bitmap: &Value| bitmap["count"].as_u64().unwrap();
+    all.map(|bitmap| (bitmap["name"].as_str().unwrap().to_owned(), count(bitmap)))
+        .collect()
+}
+
+fn qmp(side: &Side, command: &str) -> Value {
+    let told = side.host.virsh(&["qemu-monitor-command", "web", command]);
+    serde_json::from_str(&told).unwrap()
+}
+
+/// Takes the domain down, has something done to its qcow2, and starts it again.
+fn between_starts(side: &Side, what: &str) {
+    let (_, file, _) = DISKS[0];
+    side.host.virsh(&["destroy", "web"]);
+    side.host
+        .shell(&format!("qemu-img bitmap {what} {file} kept"));
+    side.host.virsh(&["start", "web"]);
+}
+
+async fn bitmaps_of_what_was_written_move_with_a_disk_and_one_that_records_no_more_keeps_it(
+    libvirt: PathBuf,
+) {
+    let pair = pair(&libvirt).await;
+    between_starts(&pair.a, "--add");
+    let nodes = qmp(&pair.a, r#"{"execute":"query-named-block-nodes"}"#);
+    let nodes = nodes["return"].as_array().unwrap();
+    let node = nodes.iter().find(|node| node["drv"] == "qcow2").unwrap();
+    for (name, persistent) in [("made", true), ("passing", false)] {
+        let made = qmp(
+            &pair.a,
+            &format!(
+                r#"{{"execute":"block-dirty-bitmap-add","arguments":{{"node":{},"name":"{name}","persistent":{persistent}}}}}"#,
+                node["node-name"]
+            ),
+        );
+        assert!(made.get("error").is_none(), "{made}");
+    }
+    write(&pair.a, 5);
+    let written = |name: &str| (name.to_owned(), 3 << 20);
+    let all = ["kept", "made", "passing"].map(written);
+    assert_eq!(bitmaps(&pair.a), all.into());
+
+    let id = begun(&pair).await;
+    pair.has_moved(id, DomainState::Running).await;
+    are_the_same(&pair);
+    // That which is in no file is lost wherever its QEMU ends.
+    assert_eq!(bitmaps(&pair.b), ["kept", "made"].map(written).into());
+    // QEMU tells of them before memory has ended: pages are not looked for in its first channel then.
+    let reduction = pair.a.migration(id).await.reduction.unwrap();
+    assert_eq!(reduction.opaque.len(), 1, "{reduction:#?}");
+
+    // Nor does libvirt carry one that records nothing.
+    between_starts(&pair.b, "--disable");
+    let refused = moves(&pair.b, "a").await.unwrap_err();
+    let refused = &refused.refusal().unwrap().message;
+    let words = "has 1 bitmaps of what was changed once that record no more";
+    assert!(refused.contains(words), "{refused}");
+    between_starts(&pair.b, "--enable");
+    let back = moves(&pair.b, "a").await;
+    let back = back.unwrap_or_else(|error| panic!("{error:?}\n{}", pair.logs()));
+    pair.b.phase_is(back.id, MigrationPhase::Completed).await;
+    pair.a.phase_is(back.id, MigrationPhase::Running).await;
+    assert_eq!(bitmaps(&pair.a), ["kept", "made"].map(written).into());
 }
 
 async fn a_domain_with_a_checkpoint_or_that_is_backed_up_stays_and_moves_once_it_has_none(

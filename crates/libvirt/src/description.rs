@@ -9,6 +9,10 @@ use roxmltree::{Document, Node, ParsingOptions};
 use crate::error::excerpt;
 use crate::limits;
 use crate::offered::Secret;
+pub use tpm::Tpm;
+pub(crate) use tpm::gives;
+
+mod tpm;
 
 /// What a domain has of its host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -23,8 +27,13 @@ pub struct Description {
     pub arch: Option<String>,
     /// Its processor, where something is said of it.
     pub processor: Option<Processor>,
-    /// Files that its QEMU is started with beside its disks: firmware, a kernel and what is given to that.
+    /// Files that its QEMU is started with beside its disks: firmware, what the firmware's variables begin with, a kernel and what is
+    /// given to that.
     pub boots: Vec<PathBuf>,
+    /// The file with the variables of its firmware, where it is named. libvirt makes it on each host.
+    pub variables: Option<PathBuf>,
+    /// Its TPM, where that is emulated.
+    pub tpm: Option<Tpm>,
     /// Secrets of libvirt's with which its disks are opened.
     pub secrets: Vec<Secret>,
     /// Its disks, CD-ROM drives and floppies.
@@ -165,12 +174,16 @@ impl Description {
             let all = booted.into_iter();
             all.filter_map(move |name| text(child(os, name)?))
         });
+        let nvram = os.and_then(|os| child(os, "nvram"));
+        let template = nvram.and_then(|nvram| path(nvram, "template"));
         Ok(Self {
             machine: of_type("machine"),
             kind: attribute(domain, "type"),
             arch: of_type("arch"),
             processor: child(domain, "cpu").map(|node| processor(node, xml)),
-            boots: boots.collect(),
+            boots: boots.chain(template).collect(),
+            variables: nvram.and_then(variables),
+            tpm: all("tpm").find_map(tpm::of),
             secrets: all("disk").flat_map(secrets).collect(),
             emulator: devices.and_then(|at| text(child(at, "emulator")?)),
             disks: all("disk").map(disk).collect(),
@@ -246,6 +259,12 @@ fn path(of: Node<'_, '_>, name: &str) -> Option<PathBuf> {
 
 fn text(of: Node<'_, '_>) -> Option<PathBuf> {
     of.text().map(PathBuf::from)
+}
+
+/// Of newer libvirts a file may be a source, as that of a disk.
+fn variables(nvram: Node<'_, '_>) -> Option<PathBuf> {
+    let file = child(nvram, "source").and_then(|source| path(source, "file"));
+    file.or_else(|| text(nvram))
 }
 
 fn processor(node: Node<'_, '_>, whole: &str) -> Processor {

@@ -40,7 +40,9 @@ mod watch;
 pub use abort::abort_job;
 pub use beside::Beside;
 pub use connection::Connection;
-pub use description::{Card, Description, Disk, NoDescription, Processor, Source, Tie, confining};
+pub use description::{
+    Card, Description, Disk, NoDescription, Processor, Source, Tie, Tpm, confining,
+};
 pub use domain::{Domain, DomainState, Domains, Look, Untold, Why, Xml};
 pub use error::{CallError, Closed, ConnectError, LoadError, NotEnded, NotReady, Refusal};
 pub use events::{Event, Events, Happening, Job, Notice, Operation};

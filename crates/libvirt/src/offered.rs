@@ -4,6 +4,7 @@ use std::ffi::{CString, c_int};
 use std::path::PathBuf;
 
 use crate::connection::Connection;
+use crate::description::{Tpm, gives};
 use crate::error::{CallError, Refusal, excerpt};
 use crate::raw;
 
@@ -19,6 +20,8 @@ pub enum Wanted {
         /// The element `cpu`.
         xml: String,
     },
+    /// One that can give a domain this emulated TPM.
+    Tpm(Machine, Tpm),
     /// A network, active.
     Network(String),
     /// A storage pool, active, and a volume in it.
@@ -104,6 +107,7 @@ impl Wanted {
         match self {
             Self::Machine(_) => "tell whether it has a machine type",
             Self::Processor { .. } => "compare a processor",
+            Self::Tpm(..) => "tell which TPMs it can give",
             Self::Network(_) => "look for a network",
             Self::Volume { .. } => "look for a volume",
             Self::Secret(_) => "look for a secret",
@@ -115,6 +119,7 @@ impl Wanted {
 enum Asked {
     Machine(Started),
     Processor(Started, CString),
+    Tpm(Started, Tpm),
     Network(CString),
     Volume(CString, CString),
     SecretOfId(CString),
@@ -163,6 +168,7 @@ impl Asked {
             Wanted::Processor { machine, xml } => {
                 Self::Processor(Started::of(machine)?, text(xml)?)
             }
+            Wanted::Tpm(machine, tpm) => Self::Tpm(Started::of(machine)?, tpm.clone()),
             Wanted::Network(name) => Self::Network(text(name)?),
             Wanted::Volume { pool, volume } => Self::Volume(text(pool)?, text(volume)?),
             Wanted::Secret(Secret::Id(id)) => Self::SecretOfId(text(id)?),
@@ -198,8 +204,12 @@ fn has(connection: &raw::Connection, asked: &Asked) -> Result<Has, Refusal> {
     let it = |()| Has::It;
     match asked {
         Asked::Machine(started) => {
-            let can = connection.can_start(&started.raw()).map(it);
-            unless(can, &[code::INVALID_ARG])
+            let told = connection.domain_capabilities(&started.raw());
+            unless(told.map(|_| Has::It), &[code::INVALID_ARG])
+        }
+        Asked::Tpm(started, tpm) => {
+            let told = connection.domain_capabilities(&started.raw())?;
+            Ok(gives(&told, tpm).unwrap_or_else(|why| Has::NotKnown(why.to_string())))
         }
         Asked::Processor(started, xml) => {
             let can = connection.can_give(&started.raw(), xml);

@@ -9,7 +9,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use drover_libvirt::{Card, Description, Disk, Machine, Processor, Secret, Source, Tie};
+use drover_libvirt::{Card, Description, Disk, Machine, Processor, Secret, Source, Tie, Tpm};
 
 /// The kind of domain whose processor is the hardware's.
 const ACCELERATED: &str = "kvm";
@@ -67,6 +67,13 @@ pub enum Need {
         /// The processor.
         processor: Processor,
     },
+    /// A QEMU that can give it its TPM, which is emulated.
+    Tpm {
+        /// With what it is started.
+        machine: Machine,
+        /// The TPM.
+        tpm: Tpm,
+    },
     /// What it is started with: QEMU, firmware, a kernel.
     File(PathBuf),
     /// A network of libvirt's.
@@ -109,6 +116,9 @@ impl Preflight {
             arch,
             processor,
             boots,
+            // libvirt has each host make it.
+            variables: _,
+            tpm,
             secrets,
             disks,
             cards,
@@ -129,6 +139,8 @@ impl Preflight {
             kind: kind.clone().unwrap_or_else(|| ACCELERATED.to_owned()),
         });
         let mut needs: Vec<_> = machine.iter().cloned().map(Need::Machine).collect();
+        let with_tpm = machine.clone().zip(tpm.clone());
+        needs.extend(with_tpm.map(|(machine, tpm)| Need::Tpm { machine, tpm }));
         needs.extend(machine.zip(processor.as_ref()).and_then(given));
         needs.extend(emulator.iter().chain(boots).cloned().map(Need::File));
         needs.extend(cards.iter().filter_map(wired));
@@ -244,6 +256,7 @@ impl fmt::Display for Need {
                 let model = processor.model.as_deref().unwrap_or_default();
                 write!(f, "processor {model}")
             }
+            Self::Tpm { tpm, .. } => write!(f, "an emulated TPM ({}), by swtpm", tpm.model),
             Self::Secret(Secret::Id(id)) => write!(f, "libvirt's secret {id}"),
             Self::Secret(Secret::Of { kind, usage }) => {
                 write!(f, "libvirt's secret for {kind} {usage:?}")
@@ -290,6 +303,19 @@ mod tests {
     #[test]
     fn nothing_keeps_a_plain_domain_and_it_needs_its_machine_type_and_qemu() {
         assert_eq!(of("plain-running"), (vec![], vec![]));
+        let firmware = "<domain type='kvm'><os><type machine='q35'>hvm</type><loader type='pflash'>/CODE.fd</loader>\
+                        <nvram template='/VARS.fd'>/web.fd</nvram></os><devices><tpm model='tpm-crb'>\
+                        <backend type='emulator' version='2.0'/></tpm></devices></domain>";
+        let firmware = Preflight::of(&Description::read(firmware).unwrap());
+        assert_eq!(firmware.obstacles, []);
+        let needs: Vec<_> = firmware.needs.iter().map(ToString::to_string).collect();
+        let expected = [
+            "machine type q35",
+            "an emulated TPM (tpm-crb), by swtpm",
+            "/CODE.fd",
+            "/VARS.fd",
+        ];
+        assert_eq!(needs, expected);
         let nothing = Preflight::of(&Description::default());
         assert_eq!(nothing.obstacles, [Obstacle::NoMachine]);
         let described = Description {

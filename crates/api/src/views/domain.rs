@@ -76,6 +76,16 @@ pub enum DomainNeed {
         /// What libvirt tells of it where the domain runs: the element `cpu`.
         xml: String,
     },
+    /// A hypervisor that can give a domain an emulated TPM (swtpm).
+    Tpm {
+        /// How it is started.
+        machine: DomainMachine,
+        /// What the guest sees of it, such as `tpm-crb`.
+        model: String,
+        /// The version of the standard, such as `2.0`, where it is told.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        version: Option<String>,
+    },
     /// Sockets that a hypervisor of this name may use, where hypervisors are confined.
     Sockets {
         /// The domain's name.
@@ -228,6 +238,16 @@ impl fmt::Display for DomainNeed {
             Self::Processor { machine, model, .. } => {
                 let model = model.as_deref().unwrap_or("of its own");
                 write!(f, "processor {model} of {}", Self::hypervisor(machine))
+            }
+            Self::Tpm {
+                machine,
+                model,
+                version,
+            } => {
+                write!(f, "an emulated TPM ({model}")?;
+                let mut version = version.iter();
+                version.try_for_each(|version| write!(f, ", {version}"))?;
+                write!(f, ") of {}", Self::hypervisor(machine))
             }
             Self::Sockets { domain } => write!(f, "sockets of the agent's for {domain:?}"),
             Self::Vacancy { name, uuid } => write!(f, "no domain {name:?} ({uuid})"),

@@ -8,7 +8,7 @@ cache=$3
 seen=${4-}
 
 # Its users and folders, under the machine's. libvirtd does not start without this user, even where QEMU runs as root.
-mkdir -p "$folder"/below/etc/libvirt "$folder"/below/var/{lib,log,cache}/libvirt "$folder"/{etc,lib,log,run}
+mkdir -p "$folder"/below/etc/libvirt "$folder"/below/var/{lib,log,cache}/libvirt "$folder"/below/var/log/swtpm "$folder"/{etc,lib,log,run}
 { cat /etc/passwd; echo "libvirt-qemu:x:64055:64055::/:/usr/sbin/nologin"; } >"$folder/below/etc/passwd"
 { cat /etc/group; echo "libvirt-qemu:x:64055:"; } >"$folder/below/etc/group"
 [ -z "$libvirt" ] || mount -t overlay overlay -o lowerdir="$libvirt/usr:/usr" /usr
@@ -17,6 +17,8 @@ mount -t overlay overlay -o lowerdir="$folder/below/var:/var" /var
 mount --bind "$folder/etc" /etc/libvirt
 for kept in lib log; do mount --bind "$folder/$kept" "/var/$kept/libvirt"; done
 mount --bind "$cache" /var/cache/libvirt
+# What TPMs that are programs log: libvirt makes a folder in there for them.
+mount -t tmpfs tmpfs /var/log/swtpm
 # libvirtd starts each QEMU that it finds twice.
 ! [ -e /usr/bin/qemu-system-i386 ] || mount --bind /dev/null /usr/bin/qemu-system-i386
 # Made aside, as what is to be seen in it is below the machine's.

@@ -61,7 +61,7 @@ fn files_below_disks_secrets_and_what_is_booted_are_told() {
          <secret type='passphrase' uuid='3e3a'/></encryption></source><target dev='vdc'/></disk>",
         "<os><type arch='x86_64' machine='pc-q35-10.0'>hvm</type>\
          <loader readonly='yes' type='pflash'>/usr/share/OVMF/OVMF_CODE.fd</loader>\
-         <nvram>/var/lib/libvirt/qemu/nvram/web.fd</nvram></os>\
+         <nvram template='/usr/share/OVMF/OVMF_VARS.fd'>/var/lib/libvirt/qemu/nvram/web.fd</nvram></os>\
          <cpu mode='custom' match='exact'><model fallback='forbid'>EPYC-Rome</model></cpu>",
     );
     let first = &described.disks[0];
@@ -73,9 +73,14 @@ fn files_below_disks_secrets_and_what_is_booted_are_told() {
     let (kind, usage) = ("ceph".to_owned(), "pool of web".to_owned());
     let secrets = [Secret::Of { kind, usage }, Secret::Id("3e3a".to_owned())];
     assert_eq!(described.secrets, secrets);
-    // What its firmware keeps libvirt has each host make by itself, and QEMU carries.
-    let firmware = PathBuf::from("/usr/share/OVMF/OVMF_CODE.fd");
-    assert_eq!(described.boots, [firmware]);
+    // What its firmware keeps libvirt has each host make by itself, of what it begins with, and QEMU carries.
+    let firmware =
+        ["CODE", "VARS"].map(|of| PathBuf::from(format!("/usr/share/OVMF/OVMF_{of}.fd")));
+    assert_eq!(described.boots, firmware);
+    let kept = Some("/var/lib/libvirt/qemu/nvram/web.fd".into());
+    assert_eq!(described.variables, kept);
+    let newer = "<os><nvram type='file'><source file='/kept.fd'/></nvram></os>";
+    assert_eq!(read("", newer).variables, Some("/kept.fd".into()));
     let of_kind = (described.kind.as_deref(), described.arch.as_deref());
     assert_eq!(of_kind, (Some("kvm"), Some("x86_64")));
     let processor = described.processor.unwrap();
@@ -118,7 +123,7 @@ fn what_ties_a_domain_to_its_host_is_told_with_where_it_is() {
          <hostdev mode='subsystem' type='mdev'><source><address uuid='c2177883'/></source></hostdev>\
          <filesystem type='mount'><driver type='virtiofs'/><source dir='/srv'/><target dir='share'/></filesystem>\
          <serial type='dev'><source path='/dev/ttyS0'/></serial><serial type='pty'/>\
-         <shmem name='ring'/><tpm model='tpm-crb'><backend type='emulator'/></tpm>\
+         <shmem name='ring'/><tpm model='tpm-crb'><backend type='emulator' version='2.0'/></tpm>\
          <tpm model='tpm-tis'><backend type='passthrough'/></tpm>\
          <memory model='nvdimm'><source><path>/pmem</path></source></memory><memory model='dimm'/>",
         "<os><type arch='x86_64' machine='pc-q35-10.0'>hvm</type></os><launchSecurity type='sev'/>\
@@ -143,6 +148,12 @@ fn what_ties_a_domain_to_its_host_is_told_with_where_it_is() {
         Tie::Arguments,
     ];
     assert_eq!(described.ties, expected);
+    // Its state goes along.
+    let tpm = Tpm {
+        model: "tpm-crb".to_owned(),
+        version: Some("2.0".to_owned()),
+    };
+    assert_eq!(described.tpm, Some(tpm));
     assert_eq!(described.machine.as_deref(), Some("pc-q35-10.0"));
     assert_eq!(
         described.emulator,

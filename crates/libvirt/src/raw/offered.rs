@@ -1,9 +1,10 @@
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::ptr::{self, NonNull};
 
-use super::Connection;
 use super::table::{VirNetwork, VirSecret, VirStoragePool, VirStorageVol};
+use super::{Connection, lent};
 use crate::error::Refusal;
+use crate::limits;
 
 /// What a hypervisor is started with: its program, and for which architecture, machine and kind of domain. libvirt has its own choice
 /// where the program or the architecture is none.
@@ -113,8 +114,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether a hypervisor can be started so: libvirt tells what domains of it can have, or refuses.
-    pub(crate) fn can_start(&self, started: &Started<'_>) -> Result<(), Refusal> {
+    /// What domains of a hypervisor can have that is started so, as XML; a refusal where it cannot. libvirt's protocol carries at most
+    /// 4 MiB.
+    pub(crate) fn domain_capabilities(&self, started: &Started<'_>) -> Result<String, Refusal> {
         let ask = self.raw.table.virConnectGetDomainCapabilities;
         // SAFETY: the connection is open, each text has its end or is none; the answer is ours to free.
         unsafe {
@@ -129,9 +131,10 @@ impl Connection {
             if told.is_null() {
                 return Err(self.raw.refusal());
             }
+            let copy = lent(told, limits::XML_BYTES);
             libc::free(told.cast());
+            Ok(copy)
         }
-        Ok(())
     }
 
     /// Whether a hypervisor that is started so can give a domain this processor; `false` is a refusal with its reason where libvirt has

@@ -135,6 +135,7 @@ impl ToLeave<'_> {
         let look = look.ok_or(self.no_such)?;
         let stands = conditions::by_state(place, &look)?;
         let described = described(place.host, &connection, &look).await?;
+        let variables = conditions::of_variables(place.host, &look, &described);
         let bonds = fit::bonds(context, uuid, &described).await;
         let bonds = match with_disks {
             true => bonds,
@@ -187,7 +188,7 @@ impl ToLeave<'_> {
             (line, Some(self.turn)),
         );
         held.reach_at_first(connection);
-        let notes = [stands, beyond, passed];
+        let notes = [stands, variables, beyond, passed];
         Ok((held, notes.into_iter().flatten().collect()))
     }
 }

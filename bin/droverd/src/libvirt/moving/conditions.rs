@@ -59,6 +59,18 @@ pub fn by_state(place: Place<'_>, look: &Look) -> Result<Option<String>, Refusal
     }
 }
 
+/// What is to be known of the variables of its firmware, where it stands still: QEMU writes them to the destination's file only when it
+/// runs there (`postload_update_cb` of its `hw/block/pflash_cfi01.c`).
+pub fn of_variables(host: &HostName, look: &Look, description: &Description) -> Option<String> {
+    let file = description.variables.as_ref()?.display();
+    (look.domain.state == DomainState::Paused).then(|| {
+        format!(
+            "it stands still, and its UEFI variables are written to {file} there only once it runs: ended before that it has those that are \
+             in that file there; {file} of {host} has its own"
+        )
+    })
+}
+
 /// What keeps a domain here that is so described, such as disks that are not known to be the same on another host: libvirt looks at
 /// those in files only.
 pub fn obstacles(description: &Description) -> Vec<String> {
@@ -286,6 +298,28 @@ mod tests {
             let resume = r"`virsh -c qemu:///other resume 'it'\''s 1'` has it run";
             assert!(note.ends_with(resume), "{note}");
         }
+    }
+
+    #[test]
+    fn of_one_with_variables_of_its_firmware_it_is_told_where_they_are_while_it_stands_still() {
+        let described = |variables| Description {
+            variables,
+            ..Description::default()
+        };
+        let told = |state, description: &Description| {
+            let look = Look {
+                domain: domain("web", state),
+                why: Why::Asked,
+            };
+            on(|place| of_variables(place.host, &look, description))
+        };
+        let uefi = described(Some("/nvram/web.fd".into()));
+        let note = told(DomainState::Paused, &uefi).unwrap();
+        let words = "written to /nvram/web.fd there only once it runs";
+        assert!(note.contains(words), "{note}");
+        assert!(note.ends_with("/nvram/web.fd of a has its own"), "{note}");
+        assert_eq!(told(DomainState::Running, &uefi), None);
+        assert_eq!(told(DomainState::Paused, &described(None)), None);
     }
 
     #[test]

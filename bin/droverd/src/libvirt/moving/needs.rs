@@ -35,6 +35,11 @@ pub fn told(written: Vec<DomainNeed>, needs: &[Need]) -> (Vec<DomainNeed>, Optio
                 model: processor.model,
                 xml: processor.xml,
             },
+            Need::Tpm { machine: of, tpm } => DomainNeed::Tpm {
+                machine: machine(of),
+                model: tpm.model,
+                version: tpm.version,
+            },
             Need::Protocol(_) => return None,
         })
     });

@@ -10,7 +10,7 @@ use drover_api::{
     DomainLack, DomainMachine, DomainNeed, DomainNeedsRequest, DomainNeedsView, ErrorCode,
     MovingDomain, Refusal,
 };
-use drover_libvirt::{Connection, Has, Machine, Secret, Wanted};
+use drover_libvirt::{Connection, Has, Machine, Secret, Tpm, Wanted};
 use drover_types::{HostName, in_short, with_sources};
 use tokio::time::{Instant, timeout_at};
 
@@ -254,6 +254,11 @@ fn wanted(need: &DomainNeed) -> Option<Wanted> {
             machine: machine(of),
             xml,
         },
+        DomainNeed::Tpm {
+            machine: of,
+            model,
+            version,
+        } => Wanted::Tpm(machine(of), Tpm { model, version }),
         DomainNeed::SameFile { .. }
         | DomainNeed::NewDisks { .. }
         | DomainNeed::Path { .. }

@@ -54,8 +54,22 @@ struct Specific {
 #[serde(rename_all = "kebab-case")]
 struct Data {
     #[serde(default)]
-    bitmaps: Vec<IgnoredAny>,
+    bitmaps: Vec<Bitmap>,
     data_file: Option<String>,
+}
+
+/// One of what was changed since a backup.
+#[derive(Debug, Deserialize)]
+struct Bitmap {
+    #[serde(default)]
+    flags: Vec<String>,
+}
+
+impl Bitmap {
+    /// libvirt has QEMU carry those that record what is written (`qemuMigrationSrcBeginPhaseBlockDirtyBitmaps`, of 9.0.0 and 11.3.0).
+    fn records(&self) -> bool {
+        self.flags.iter().any(|flag| flag == "auto")
+    }
 }
 
 /// Looks at an image, which a hypervisor may have open. It is read as this format, whatever its contents say.
@@ -84,8 +98,11 @@ fn read(told: &str) -> Result<Image, String> {
             info.snapshots.len(),
         ),
         several(
-            "bitmaps of what was changed since a backup, which a copy would not have",
-            data.bitmaps.len(),
+            "bitmaps of what was changed once that record no more, which a copy would not have",
+            data.bitmaps
+                .iter()
+                .filter(|bitmap| !bitmap.records())
+                .count(),
         ),
     ];
     if let Some(why) = loses.into_iter().flatten().next() {
@@ -196,6 +213,9 @@ mod tests {
             ))
         };
         assert_eq!(specific(r#""compat": "1.1""#), Ok(image));
+        let recording =
+            r#""bitmaps": [{"name": "b", "granularity": 65536, "flags": ["in-use", "auto"]}]"#;
+        assert_eq!(specific(recording), Ok(image));
         for (refused, words) in [
             (
                 qcow2(r#", "backing-filename": "/base.qcow2""#),
@@ -206,7 +226,10 @@ mod tests {
                 "has 2 snapshots",
             ),
             (qcow2(r#", "encrypted": true"#), "is encrypted"),
-            (specific(r#""bitmaps": [{"name": "b"}]"#), "has 1 bitmaps"),
+            (
+                specific(r#""bitmaps": [{"name": "b", "flags": ["in-use"]}]"#),
+                "has 1 bitmaps",
+            ),
             (specific(r#""data-file": "/data.raw""#), "/data.raw"),
             (read(r#"{"virtual-size": 1, "format": "vmdk"}"#), "\"vmdk\""),
             (read("{"), "not understood"),
