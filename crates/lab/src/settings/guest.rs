@@ -207,6 +207,7 @@ impl GuestSettings {
             touch: usize::try_from(self.touch)?.clamp(8, PAGE),
             verify: self.verify.0,
             holds: self.contents.holds(self.content),
+            disk: None,
         })
     }
 }
