@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn a_method_that_does_not_move_what_it_is_to_move_is_wrong_usage() {
         let domains = "installed".parse().unwrap();
-        let error = check_methods(Some(&domains), &[Method::Drover, Method::DroverPlain]);
+        let error = check_methods(Some(&domains), None, &[Method::Drover, Method::DroverPlain]);
         let failure = Failure::of_lab(&error.unwrap_err().into());
         assert_eq!(failure.exit, exit::USAGE);
         let words =

@@ -19,10 +19,10 @@ use drover_lab::compare::{self, Method, Plan};
 use drover_lab::fault::{self, Fault};
 use drover_lab::libvirt::Libvirt;
 use drover_lab::operate::{self, Moved};
-use drover_lab::settings::{DEFAULT_NAME, LabName};
+use drover_lab::settings::{DEFAULT_NAME, GuestSettings, LabName};
 use drover_lab::{State, require};
 use drover_types::MigrationId;
-use made_of::{GuestArgs, MadeOf};
+use made_of::{DiskArgs, GuestArgs, MadeOf};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::recent;
@@ -75,6 +75,7 @@ Examples:
   drover lab compare --methods multifd,mptcp,drover --fault 'cut nic=0 at=50%'
   drover lab compare --methods multifd,drover-off --fault 'mtu nic=all to=1500 at=before'
   drover lab compare --libvirt installed --repeats 3    a domain, against virsh migrate
+  drover lab compare --libvirt installed --disk 4GiB    with a disk that its host alone has
 
 ";
     pub const FAULTS: &str = "\
@@ -211,8 +212,11 @@ pub struct CompareArgs {
     /// Move a domain of this libvirt: installed, a version that scripts/setup --for-tests unpacked, or the path of a folder
     #[arg(long, value_name = "LIBVIRT")]
     libvirt: Option<Libvirt>,
-    /// The methods to compare [default: tcp,multifd,multifd-zstd,mptcp,drover, and of a domain
-    /// virsh,virsh-parallel,virsh-parallel-zstd,drover]
+    #[command(flatten)]
+    disk: DiskArgs,
+    /// The methods to compare [default: tcp,multifd,multifd-zstd,mptcp,drover, of a domain
+    /// virsh,virsh-parallel,virsh-parallel-zstd,drover, and with a disk of its own
+    /// virsh-storage,virsh-storage-parallel,drover-disks]
     #[arg(long, value_delimiter = ',')]
     methods: Vec<Method>,
     /// How often each method moves the guest
@@ -252,13 +256,30 @@ const OF_DOMAINS: [Method; 4] = [
     Method::Drover,
 ];
 
+/// The same of one with a disk of its own.
+const OF_DISKS: [Method; 3] = [
+    Method::VirshStorage,
+    Method::VirshStorageParallel,
+    Method::DroverDisks,
+];
+
 impl CompareArgs {
     fn methods(&self) -> Vec<Method> {
         match (self.methods.as_slice(), &self.libvirt) {
             ([], None) => METHODS.into(),
+            ([], Some(_)) if self.disk.settings().is_some() => OF_DISKS.into(),
             ([], Some(_)) => OF_DOMAINS.into(),
             (given, _) => given.to_vec(),
         }
+    }
+
+    fn guest(&self) -> Result<GuestSettings> {
+        let guest = GuestSettings {
+            disk: self.disk.settings(),
+            ..self.made_of.guest.settings()?
+        };
+        guest.probe()?;
+        Ok(guest)
     }
 }
 
@@ -405,12 +426,13 @@ async fn demo(args: &DemoArgs, json: bool) -> Result<u8> {
 
 async fn compare_methods(args: &CompareArgs, json: bool) -> Result<u8> {
     // Before anything is made, and before a lab of that name that is up is removed.
-    compare::check_methods(args.libvirt.as_ref(), &args.methods())?;
+    let guest = args.guest()?;
+    compare::check_methods(args.libvirt.as_ref(), guest.disk.as_ref(), &args.methods())?;
     require::check(&args.made_of.guest.qemu)?;
     check_folder(args.file.as_deref())?;
     let plan = Plan {
         lab: args.made_of.lab(&args.name, 2)?,
-        guest: args.made_of.guest.settings()?,
+        guest,
         libvirt: args.libvirt.clone(),
         methods: args.methods(),
         repeats: usize::try_from(args.repeats)?,

@@ -1,4 +1,4 @@
-//! `drover lab compare --libvirt`: a domain of each libvirt, moved by `virsh migrate` and by agents.
+//! `drover lab compare --libvirt`: a domain of each libvirt, with a disk of its own or without, moved by `virsh migrate` and by agents.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -25,8 +25,9 @@ const SMALL: [&str; 8] = [
 ];
 
 /// What a comparison of these methods found, each once.
-fn compared(version: &str, methods: &str) -> Value {
-    let lab = Stays::named(&format!("virsh{}", version.replace('.', "")));
+fn compared(version: &str, methods: &str, disk: &[&str]) -> Value {
+    let word = if disk.is_empty() { "virsh" } else { "disk" };
+    let lab = Stays::named(&format!("{word}{}", version.replace('.', "")));
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("compared.json");
     let words = [
@@ -35,6 +36,7 @@ fn compared(version: &str, methods: &str) -> Value {
         &["--libvirt", version, "--methods", methods],
         &["--channels", "2", "--repeats", "1"],
         &SMALL,
+        disk,
     ];
     let done = drover(&words.concat());
     assert!(done.status.success(), "{}", said(&done));
@@ -82,7 +84,7 @@ async fn one_domain_of_libvirt_11_3_moves_by_each_method_in_turn() {
         return;
     }
     let methods = "virsh,virsh-parallel,virsh-parallel-zstd,drover,drover-zstd";
-    let all = compared("11.3", methods);
+    let all = compared("11.3", methods, &[]);
     moved_over(
         &all,
         &[
@@ -104,12 +106,48 @@ async fn libvirt_9_0_moves_a_domain_without_the_compression_that_it_does_not_kno
         return;
     }
     let methods = "virsh-parallel-zstd,drover,drover-zstd,virsh-parallel";
-    let all = compared("9.0", methods);
+    let all = compared("9.0", methods, &[]);
     let moved = [("drover", 2), ("drover-zstd", 2), ("virsh-parallel", 1)];
     moved_over(&all, &moved);
     is_reduced(&all, "drover-zstd");
     let skipped = &all["skipped"][0];
     assert_eq!(skipped["method"], "virsh-parallel-zstd", "{skipped}");
+}
+
+#[tokio::test]
+async fn a_domain_moves_with_its_own_disk_while_it_writes_to_it_and_both_copies_are_the_same() {
+    if is_missing("11.3").await {
+        return;
+    }
+    let methods = "virsh-storage,virsh-storage-parallel,drover-disks";
+    let disk = [
+        "--disk",
+        "64MiB",
+        "--disk-content",
+        "48MiB",
+        "--disk-dirty",
+        "4MiB@2MiB",
+    ];
+    let all = compared("11.3", methods, &disk);
+    moved_over(
+        &all,
+        &[
+            ("virsh-storage", 1),
+            ("virsh-storage-parallel", 1),
+            ("drover-disks", 2),
+        ],
+    );
+    for run in all["runs"].as_array().unwrap() {
+        // All of the disk but what is rewritten, and of its 48 MiB of noise none is left out.
+        assert_eq!(run["disk"]["compared"], 60 << 20, "{run}");
+        let bytes = run["wire_bytes"].as_object().unwrap().values();
+        let crossed: u64 = bytes.map(|bytes| bytes.as_u64().unwrap()).sum();
+        assert!(crossed > 48 << 20, "{run}");
+        assert!(
+            run["disk"]["rewrites_during"].as_f64().unwrap() > 10.0,
+            "{run}"
+        );
+    }
 }
 
 #[tokio::test]
@@ -127,6 +165,22 @@ async fn a_method_of_other_guests_is_refused_before_anything_is_made() {
             "drover-plain moves no domain",
         ),
         (&["--methods", "virsh"], "such as --libvirt 11.3"),
+        (
+            &["--libvirt", "11.3", "--methods", "virsh-storage"],
+            "virsh-storage moves no domain",
+        ),
+        (
+            &[
+                "--libvirt",
+                "11.3",
+                "--disk",
+                "64MiB",
+                "--methods",
+                "drover",
+            ],
+            "drover moves no disk",
+        ),
+        (&["--disk", "64MiB"], "--libvirt <LIBVIRT>"),
         (&["--libvirt", "/no/libvirt"], "/no/libvirt/usr/sbin"),
     ] {
         let refused = drover(&[&["lab", "compare", "--name", "virshno"], words].concat());

@@ -15,6 +15,7 @@ use std::ops::Range;
 use crate::content::{Class, Source};
 use crate::settings::PAGE;
 use crate::sums;
+use crate::turns::Turns;
 
 /// One page of the guest's memory.
 #[derive(Clone)]
@@ -28,6 +29,16 @@ pub enum Damage {
     Checksum,
     /// It is of another generation than it should be.
     Generation,
+}
+
+impl Damage {
+    /// Its word on the serial line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Checksum => "checksum",
+            Self::Generation => "generation",
+        }
+    }
 }
 
 /// A damaged page.
@@ -46,12 +57,8 @@ pub struct Arena {
     source: Source,
     pages: Vec<Page>,
     checksums: Vec<u64>,
-    working_set: usize,
     touch: usize,
-    /// Complete turns through the working set, and the page that is rewritten next: a division
-    /// for each rewrite would cost an emulated guest more than the rewrite.
-    turns: u64,
-    next: usize,
+    turns: Turns,
 }
 
 impl Arena {
@@ -63,10 +70,8 @@ impl Arena {
             source,
             checksums: vec![sum; pages],
             pages: vec![zero; pages],
-            working_set: working_set.min(pages),
             touch: touch.clamp(STAMP, PAGE),
-            turns: 0,
-            next: 0,
+            turns: Turns::through(working_set.min(pages)),
         }
     }
 
@@ -77,7 +82,7 @@ impl Arena {
 
     /// Rewrites since the beginning.
     pub fn rewrites(&self) -> u64 {
-        self.turns * self.working_set as u64 + self.next as u64
+        self.turns.rewrites()
     }
 
     /// Gives `page` its first content.
@@ -92,15 +97,10 @@ impl Arena {
     /// Rewrites a part of the next page of the working set. The page's sum follows the words that
     /// change and keeps those of all others, so that damage to these stays found.
     pub fn rewrite(&mut self) {
-        if self.working_set == 0 {
+        let Some(page) = self.turns.next() else {
             return;
-        }
-        let page = self.next;
-        self.next += 1;
-        if self.next == self.working_set {
-            (self.next, self.turns) = (0, self.turns + 1);
-        }
-        let generation = self.generation(page);
+        };
+        let generation = self.turns.generation(page);
         // Another part of the page each time, on a boundary of 64 bytes.
         let start = part(generation, (PAGE - self.touch) / 64) * 64;
         let end = start + self.touch;
@@ -117,7 +117,7 @@ impl Arena {
     /// Whether `page` is what it must be.
     pub fn verify(&self, page: usize) -> Result<(), Bad> {
         let bytes = &self.pages[page].0;
-        let generation = self.generation(page);
+        let generation = self.turns.generation(page);
         let damage = if generation > 0 && bytes[..STAMP] != stamp(page, generation) {
             Damage::Generation
         } else if sums::page(bytes) != self.checksums[page] {
@@ -130,14 +130,6 @@ impl Arena {
             class: self.source.class(page),
             damage,
         })
-    }
-
-    /// How often `page` was rewritten, from the count of all rewrites.
-    fn generation(&self, page: usize) -> u64 {
-        if page >= self.working_set {
-            return 0;
-        }
-        self.turns + u64::from(page < self.next)
     }
 }
 

@@ -207,7 +207,7 @@ fn cut(pool: &[u8], otherwise: &[u8], random: &mut Random, bytes: &mut [u8]) {
     }
 }
 
-fn noise(random: &mut Random, bytes: &mut [u8]) {
+pub(crate) fn noise(random: &mut Random, bytes: &mut [u8]) {
     for word in bytes.chunks_mut(8) {
         let value = random.next().to_le_bytes();
         word.copy_from_slice(&value[..word.len()]);

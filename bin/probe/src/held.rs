@@ -31,6 +31,42 @@ pub fn pages(held: &dyn Held) -> u64 {
     (0..held.pieces()).map(|piece| held.pages(piece)).sum()
 }
 
+/// Two of them, one after the other.
+pub struct Both(pub Box<dyn Held>, pub Box<dyn Held>);
+
+impl Both {
+    /// Which of them has a piece, and its number there.
+    fn of(&self, piece: usize) -> (&dyn Held, usize) {
+        match piece.checked_sub(self.0.pieces()) {
+            Some(second) => (&*self.1, second),
+            None => (&*self.0, piece),
+        }
+    }
+}
+
+impl Held for Both {
+    fn pieces(&self) -> usize {
+        self.0.pieces() + self.1.pieces()
+    }
+
+    fn pages(&self, piece: usize) -> u64 {
+        let (held, piece) = self.of(piece);
+        held.pages(piece)
+    }
+
+    fn verify(&mut self, piece: usize) -> Vec<Line> {
+        match piece.checked_sub(self.0.pieces()) {
+            Some(second) => self.1.verify(second),
+            None => self.0.verify(piece),
+        }
+    }
+
+    fn change(&mut self) {
+        self.0.change();
+        self.1.change();
+    }
+}
+
 /// Documents verified at once: some 100 KiB, which an emulated guest reads back in some
 /// milliseconds.
 const PIECE: usize = 64;
@@ -228,6 +264,18 @@ mod tests {
             })
             .collect();
         assert_eq!(numbers, [9, 70, 80]);
+    }
+
+    #[test]
+    fn of_two_the_pieces_of_the_second_follow_those_of_the_first() {
+        let (first, second) = (filled(), filled());
+        let (pieces, all) = (first.pieces(), pages(&first));
+        let mut second = second;
+        second.keeper.documents[9].clear();
+        let mut both = Both(Box::new(first), Box::new(second));
+        assert_eq!((both.pieces(), pages(&both)), (pieces * 2, all * 2));
+        let bad = (0..both.pieces()).filter(|piece| !both.verify(*piece).is_empty());
+        assert_eq!(bad.collect::<Vec<_>>(), [pieces]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! says every 10 ms that it lives.
 //!
 //! It is process 1 of a guest that has nothing else to do but to hold files, or documents in a
-//! key-value store or a Python process. The library holds what both the guest
+//! key-value store or a Python process, and to write to a disk of its own where it has one. The library holds what both the guest
 //! and the host that reads its lines need to know; it does no I/O. The program around it is in
 //! `main.rs`.
 //!
@@ -13,6 +13,8 @@
 //!                        arena <- work (rewrite, verify)
 //! disk -> files                      |
 //! documents -> store, Python  held <-+ (change, verify when asked)
+//! disk <- pages (disk)          |        beside it, all the time: read, verify, rewrite
+//!                             held
 //! ```
 //!
 //! # Invariant
@@ -20,10 +22,13 @@
 
 pub mod arena;
 pub mod content;
+pub mod disk;
 pub mod documents;
 pub mod held;
+pub mod pace;
 mod random;
 pub mod report;
 pub mod settings;
 pub mod sums;
+mod turns;
 pub mod work;

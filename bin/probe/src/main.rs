@@ -3,7 +3,7 @@
 mod guest;
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -11,10 +11,12 @@ use std::time::{Duration, Instant};
 
 use drover_probe::arena::Arena;
 use drover_probe::content::Source;
-use drover_probe::held::{Held, one_word};
+use drover_probe::held::{Both, Held, one_word};
+use drover_probe::pace::{IDLE, Pace, micros};
 use drover_probe::report::{Command, Heartbeat, Line};
-use drover_probe::settings::{HEARTBEAT_MILLIS, Settings};
-use drover_probe::work::{Work, micros};
+use drover_probe::settings::{HEARTBEAT_MILLIS, Rate, Settings};
+use drover_probe::work::{TOLD, Work};
+use guest::disk::OwnDisk;
 use rustix::process::setpriority_process;
 use rustix::system::{RebootCommand, reboot};
 
@@ -31,6 +33,9 @@ struct Shared {
     verified: AtomicU64,
     passes: AtomicU64,
     bad: AtomicU64,
+    /// Pages rewritten on the guest's own disk, and found bad before.
+    disk: AtomicU64,
+    disk_bad: AtomicU64,
     /// Full passes asked for.
     asked: AtomicU64,
     /// Pages filled or held, once all are; 0 before.
@@ -93,7 +98,8 @@ fn heartbeat(shared: &Shared) {
             rewrites: shared.rewrites.load(Ordering::Relaxed),
             verified: shared.verified.load(Ordering::Relaxed),
             passes: shared.passes.load(Ordering::Relaxed),
-            bad: shared.bad.load(Ordering::Relaxed),
+            bad: shared.bad.load(Ordering::Relaxed) + shared.disk_bad.load(Ordering::Relaxed),
+            disk: shared.disk.load(Ordering::Relaxed),
         }));
         // Beats that were missed stay missed: a burst would hide the gap.
         next = (next + period).max(Instant::now());
@@ -129,10 +135,10 @@ fn power_off() {
     let _ = reboot(RebootCommand::PowerOff);
 }
 
-fn work(settings: &Settings, shared: &Shared) {
+fn work(settings: &Settings, shared: &Arc<Shared>) {
     set_nice(19);
     let start = Instant::now();
-    let held = match guest::hold(settings) {
+    let held = match hold(settings, shared) {
         Ok(held) => held,
         Err(error) => {
             say(&Line::Unusable {
@@ -162,6 +168,42 @@ fn work(settings: &Settings, shared: &Shared) {
         shared.bad.store(progress.bad, Ordering::Relaxed);
         if !idle.is_zero() {
             thread::sleep(idle);
+        }
+    }
+}
+
+/// Fetches what is held beside the pages, and fills the guest's own disk, which is rewritten from then on.
+fn hold(settings: &Settings, shared: &Arc<Shared>) -> io::Result<Option<Box<dyn Held>>> {
+    let held = guest::hold(settings)?;
+    let Some(settings_of_disk) = &settings.disk else {
+        return Ok(held);
+    };
+    let disk = OwnDisk::fill(settings, settings_of_disk)?;
+    if settings_of_disk.working_set > 0 {
+        let (own, rate, rewritten) = (Arc::clone(shared), settings_of_disk.rewrite, disk.clone());
+        spawn("disk", move || rewrite_disk(&rewritten, rate, &own));
+    }
+    Ok(Some(match held {
+        Some(held) => Box::new(Both(held, Box::new(disk))),
+        None => Box::new(disk),
+    }))
+}
+
+/// Before the work, so that it comes between two pieces of a disk that is verified.
+fn rewrite_disk(disk: &OwnDisk, rate: Rate, shared: &Shared) {
+    let mut pace = Pace::new(rate, Instant::now());
+    loop {
+        let due = pace.due(Instant::now());
+        if due == 0 {
+            thread::sleep(IDLE);
+            continue;
+        }
+        let (bad, rewrites) = disk.rewrite(due);
+        shared.disk.store(rewrites, Ordering::Relaxed);
+        for line in bad {
+            if shared.disk_bad.fetch_add(1, Ordering::Relaxed) < TOLD {
+                say(&line);
+            }
         }
     }
 }

@@ -10,6 +10,7 @@
 //! |  |       the guest's monotonic clock
 //! |  one more each line
 //! ```
+//! A guest with a disk of its own has ` d=` and the pages rewritten there before ` c=`.
 //!
 //! # Invariant
 //! A line that was cut, or mixed with the kernel's own messages, is no [`Line`].
@@ -35,8 +36,8 @@ pub enum Line {
     Bad {
         /// Its number; of what is held beside the pages, that of the piece or document.
         page: u64,
-        /// What it holds: a word of [`crate::content::Class::name`], `document`, or `file:` and its
-        /// path.
+        /// What it holds: a word of [`crate::content::Class::name`], `document`, `disk`, or `file:` and
+        /// its path.
         class: String,
         /// `checksum`, `generation`, `differs`, or why it cannot be read, as words joined by `_`.
         damage: String,
@@ -63,6 +64,8 @@ pub struct Heartbeat {
     pub passes: u64,
     /// Bad pages found since the beginning.
     pub bad: u64,
+    /// Pages of its own disk rewritten since the beginning; 0 without one.
+    pub disk: u64,
 }
 
 /// One pass over every page, begun when it was asked for.
@@ -112,10 +115,16 @@ impl Command {
 impl Line {
     fn body(&self) -> String {
         match self {
-            Self::Heartbeat(h) => format!(
-                "hb seq={} us={} w={} v={} p={} b={}",
-                h.sequence, h.micros, h.rewrites, h.verified, h.passes, h.bad
-            ),
+            Self::Heartbeat(h) => {
+                let disk = match h.disk {
+                    0 => String::new(),
+                    pages => format!(" d={pages}"),
+                };
+                format!(
+                    "hb seq={} us={} w={} v={} p={} b={}{disk}",
+                    h.sequence, h.micros, h.rewrites, h.verified, h.passes, h.bad
+                )
+            }
             Self::Ready { pages, us } => format!("ready pages={pages} us={us}"),
             Self::Verified(v) => {
                 format!(
@@ -175,6 +184,7 @@ fn parse(kind: &str, fields: &Fields<'_>) -> Option<Line> {
             verified: fields.number("v")?,
             passes: fields.number("p")?,
             bad: fields.number("b")?,
+            disk: fields.number("d").unwrap_or(0),
         }),
         "ready" => Line::Ready {
             pages: fields.number("pages")?,
@@ -229,6 +239,12 @@ mod tests {
                 verified: 4,
                 passes: 5,
                 bad: 6,
+                disk: 0,
+            }),
+            Line::Heartbeat(Heartbeat {
+                sequence: 1,
+                disk: 4,
+                ..Heartbeat::default()
             }),
             Line::Ready { pages: 7, us: 8 },
             Line::Verified(Verified {

@@ -26,6 +26,24 @@ pub enum Rate {
     Max,
 }
 
+impl Rate {
+    fn read(text: &str) -> Option<Self> {
+        match text {
+            "max" => Some(Self::Max),
+            bytes => bytes.parse().ok().map(Self::Bytes),
+        }
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => write!(f, "{bytes}"),
+            Self::Max => f.write_str("max"),
+        }
+    }
+}
+
 /// What a guest holds beside the pages that the probe fills.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Holds {
@@ -63,6 +81,37 @@ impl fmt::Display for Holds {
     }
 }
 
+/// A disk that is the guest's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Disk {
+    /// Pages filled, from its beginning on.
+    pub pages: usize,
+    /// The first so many of them are rewritten in turn.
+    pub working_set: usize,
+    /// How fast.
+    pub rewrite: Rate,
+}
+
+impl Disk {
+    fn read(text: &str) -> Option<Self> {
+        let (content, rest) = text.split_once(':')?;
+        let (working_set, rate) = rest.split_once(':')?;
+        let pages = |bytes: &str| Some(bytes.parse::<usize>().ok()? / PAGE);
+        Some(Self {
+            pages: pages(content)?,
+            working_set: pages(working_set)?,
+            rewrite: Rate::read(rate)?,
+        })
+    }
+}
+
+impl fmt::Display for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [content, working_set] = [self.pages, self.working_set].map(|pages| pages * PAGE);
+        write!(f, "{content}:{working_set}:{}", self.rewrite)
+    }
+}
+
 /// The probe's settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -84,6 +133,8 @@ pub struct Settings {
     pub verify: u64,
     /// What is held beside the pages.
     pub holds: Holds,
+    /// The disk that it writes to, where it has one.
+    pub disk: Option<Disk>,
 }
 
 impl Default for Settings {
@@ -98,6 +149,7 @@ impl Default for Settings {
             touch: 512,
             verify: 32 << 20,
             holds: Holds::Nothing,
+            disk: None,
         }
     }
 }
@@ -128,11 +180,11 @@ impl Settings {
             "mix" => self.mix = value.parse().ok()?,
             "common" => self.common = value.parse().ok().filter(|percent| *percent <= 100)?,
             "working_set" => self.working_set = value.parse::<usize>().ok()? / PAGE,
-            "rate" if value == "max" => self.rewrite = Rate::Max,
-            "rate" => self.rewrite = Rate::Bytes(value.parse().ok()?),
+            "rate" => self.rewrite = Rate::read(value)?,
             "touch" => self.touch = value.parse::<usize>().ok()?.clamp(8, PAGE),
             "verify" => self.verify = value.parse().ok()?,
             "holds" => self.holds = Holds::read(value)?,
+            "disk" => self.disk = Some(Disk::read(value)?),
             _ => return None,
         }
         Some(())
@@ -156,15 +208,15 @@ impl fmt::Display for Settings {
             self.common,
             bytes(self.working_set)
         )?;
-        match self.rewrite {
-            Rate::Bytes(rate) => write!(f, " drover.rate={rate}")?,
-            Rate::Max => f.write_str(" drover.rate=max")?,
-        }
         write!(
             f,
-            " drover.touch={} drover.verify={} drover.holds={}",
-            self.touch, self.verify, self.holds
-        )
+            " drover.rate={} drover.touch={} drover.verify={} drover.holds={}",
+            self.rewrite, self.touch, self.verify, self.holds
+        )?;
+        match &self.disk {
+            Some(disk) => write!(f, " drover.disk={disk}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -203,7 +255,15 @@ mod tests {
             holds,
             ..Settings::default()
         });
-        for settings in holding.into_iter().chain([settings]) {
+        let with_disk = Settings {
+            disk: Some(Disk {
+                pages: 256,
+                working_set: 16,
+                rewrite: Rate::Bytes(4096),
+            }),
+            ..Settings::default()
+        };
+        for settings in holding.into_iter().chain([settings, with_disk]) {
             assert_eq!(Settings::parse(&format!("quiet {settings}")), Ok(settings));
         }
     }
@@ -217,6 +277,8 @@ mod tests {
             "drover.mix=zero=0",
             "drover.holds=store",
             "drover.holds=gold",
+            "drover.disk=4096",
+            "drover.disk=4096:4096:fast",
         ] {
             assert_eq!(Settings::parse(bad), Err(Unusable(bad.to_owned())));
         }

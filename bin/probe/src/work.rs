@@ -6,19 +6,14 @@
 
 use std::time::{Duration, Instant};
 
-use crate::arena::{Arena, Bad, Damage};
+use crate::arena::{Arena, Bad};
 use crate::held::{Held, pages};
+use crate::pace::{BATCH, IDLE, Pace, micros};
 use crate::report::{Line, Verified};
 use crate::settings::{PAGE, Rate, Settings};
 
-/// Pages done before the clock is looked at again: some 0.3 ms of an emulated CPU.
-const BATCH: u64 = 64;
-
-/// Sleep when nothing is due. At 64 MiB/s 16 pages come due in this time.
-const IDLE: Duration = Duration::from_millis(1);
-
 /// Bad pages told one by one.
-const TOLD: u64 = 8;
+pub const TOLD: u64 = 8;
 
 /// Changes a second of what is held beside the pages: the light use of a store that nobody is
 /// busy with. At 1.5 KiB a document they are 30 KiB a second.
@@ -184,55 +179,10 @@ impl Work {
 }
 
 fn tell(bad: &Bad) -> Line {
-    let damage = match bad.damage {
-        Damage::Checksum => "checksum",
-        Damage::Generation => "generation",
-    };
     Line::Bad {
         page: bad.page as u64,
         class: bad.class.name().to_owned(),
-        damage: damage.to_owned(),
-    }
-}
-
-/// Whole microseconds; 580,000 years fit.
-pub fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// Pages that come due with time.
-struct Pace {
-    rate: Rate,
-    since: Instant,
-    done: u64,
-}
-
-impl Pace {
-    fn new(rate: Rate, now: Instant) -> Self {
-        Self {
-            rate,
-            since: now,
-            done: 0,
-        }
-    }
-
-    /// Pages due now, a batch at most; they count as done.
-    fn due(&mut self, now: Instant) -> u64 {
-        let Rate::Bytes(rate) = self.rate else {
-            return BATCH;
-        };
-        let elapsed = micros(now.saturating_duration_since(self.since));
-        let total = u128::from(rate) * u128::from(elapsed) / 1_000_000 / PAGE as u128;
-        let total = u64::try_from(total).unwrap_or(u64::MAX);
-        let due = total.saturating_sub(self.done);
-        if due > 1024 * BATCH {
-            // Far behind: it cannot keep this rate. What was missed stays missed.
-            self.done = total - BATCH;
-            return BATCH;
-        }
-        let batch = due.min(BATCH);
-        self.done += batch;
-        batch
+        damage: bad.damage.name().to_owned(),
     }
 }
 

@@ -42,6 +42,9 @@ pub const FIRST_HEARTBEAT: Duration = Duration::from_secs(30);
 /// The guest's verification of every page: 640 MiB take 1.5 s emulated.
 pub const VERIFY: Duration = Duration::from_secs(180);
 
+/// Comparing a disk of two hosts, both read whole: 4 GiB at 50 MiB/s.
+pub const COMPARED: Duration = Duration::from_secs(180);
+
 /// From `SIGKILL` to the end of the last process of a lab: freeing a guest's memory takes 0.1 s
 /// for each GiB.
 pub const KILL: Duration = Duration::from_secs(20);

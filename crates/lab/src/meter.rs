@@ -46,7 +46,8 @@ pub struct Measured {
     /// From the beginning until QEMU was told to migrate: starting the destination's QEMU and
     /// preparing both.
     pub prepare_ms: f64,
-    /// From `migrate` on the source until the guest ran on the destination.
+    /// From `migrate` on the source until the guest ran on the destination. Where disks go with the guest, from the order, as they are
+    /// copied before.
     pub total_ms: f64,
     /// From the guest's stop on the source until it ran on the destination.
     pub downtime_ms: f64,
@@ -82,6 +83,17 @@ pub struct Measured {
     /// Bytes on the NICs over time.
     #[serde(skip)]
     pub(crate) samples: Vec<Sample>,
+}
+
+impl Measured {
+    /// The same, with the time from the order to QEMU's `migrate` counted as the move's.
+    pub(crate) fn since_the_order(self) -> Self {
+        Self {
+            prepare_ms: 0.0,
+            total_ms: self.prepare_ms + self.total_ms,
+            ..self
+        }
+    }
 }
 
 /// A measurement under way.
@@ -164,7 +176,8 @@ impl Meter {
             .heartbeats(|beats| beats.longest_gap(self.begin, end));
         let at = |us: u64| self.begin + Duration::from_micros(us.saturating_sub(self.begin_us));
         let rewrites = |from: Instant, until: Instant| {
-            let of_heartbeats = |beats: &Heartbeats| beats.rewrite_rate(from, until);
+            let of_heartbeats =
+                |beats: &Heartbeats| beats.rewrite_rate([from, until], |beat| beat.rewrites);
             source.console.heartbeats(of_heartbeats)
         };
         let before = self.begin.checked_sub(limits::BEFORE);

@@ -9,7 +9,7 @@ use drover_types::Bytes;
 
 use crate::guest::contents;
 use crate::machine::available_memory;
-use crate::settings::{GuestSettings, LabSettings};
+use crate::settings::{GuestSettings, LabSettings, LocalDisk};
 use crate::{command, limits};
 
 /// A program, and the Debian package that has it.
@@ -207,6 +207,25 @@ fn needed(lab: &LabSettings, guests: &[GuestSettings]) -> Bytes {
     Bytes(hosts.iter().sum::<u64>() + fullest + limits::HEADROOM)
 }
 
+/// Checks that there is room where a lab's hosts keep a guest's own disk, on two of them while it moves.
+///
+/// # Errors
+/// There is less; both numbers, and where there may be more.
+pub(crate) fn check_disks(folder: &Path, disk: &LocalDisk) -> Result<()> {
+    let room = rustix::fs::statvfs(folder)
+        .with_context(|| format!("cannot look at {}", folder.display()))?;
+    let free = Bytes(room.f_bavail.saturating_mul(room.f_frsize));
+    let needed = Bytes(disk.content.0.saturating_mul(2));
+    if needed > free {
+        bail!(
+            "{disk} takes {needed} on two hosts, and {} has {free} left: have DROVER_LAB_RUN name a folder with more room, or write less \
+             (--disk-content)",
+            folder.display()
+        );
+    }
+    Ok(())
+}
+
 /// Major and minor of `QEMU emulator version 10.0.2 (…)`.
 fn version(told: &str) -> Option<(u32, u32)> {
     let mut numbers = told
@@ -273,6 +292,7 @@ mod tests {
             touch: 512,
             verify: Bytes(0),
             seed: 1,
+            disk: None,
         };
         memory.iter().map(guest).collect()
     }

@@ -157,6 +157,7 @@ impl FleetArgs {
             touch: 512,
             verify: self.verify,
             seed: self.seed,
+            disk: None,
         };
         let count = usize::from(self.guests);
         let guests = match self.contents {

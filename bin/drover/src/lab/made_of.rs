@@ -7,7 +7,8 @@ use anyhow::{Result, bail};
 use clap::Args;
 use drover_lab::fleet::variety;
 use drover_lab::settings::{
-    Addressing, AgentSettings, Contents, Dirty, GuestSettings, LabName, LabSettings, nic_rates,
+    Addressing, AgentSettings, Contents, Dirty, GuestSettings, LabName, LabSettings, LocalDisk,
+    nic_rates,
 };
 use drover_types::Bytes;
 
@@ -75,6 +76,40 @@ pub(super) struct GuestArgs {
     /// The QEMU that runs the guest
     #[arg(long, default_value = "/usr/bin/qemu-system-x86_64")]
     pub(super) qemu: PathBuf,
+}
+
+/// A disk that is the guest's own.
+#[derive(Debug, Clone, Args)]
+pub(super) struct DiskArgs {
+    /// Give the domain a qcow2 of this size that its host alone has, and move it along
+    #[arg(
+        long,
+        value_name = "SIZE",
+        requires = "libvirt",
+        conflicts_with = "faults"
+    )]
+    disk: Option<Bytes>,
+    /// Part of it that the guest fills, verifies and has compared [default: all of it]
+    #[arg(long, value_name = "SIZE", requires = "disk")]
+    disk_content: Option<Bytes>,
+    /// What of that the guest reads, verifies and rewrites all the time, as --dirty is written
+    #[arg(
+        long,
+        value_name = "DIRTY",
+        requires = "disk",
+        default_value = "16MiB@4MiB"
+    )]
+    disk_dirty: Dirty,
+}
+
+impl DiskArgs {
+    pub(super) fn settings(&self) -> Option<LocalDisk> {
+        self.disk.map(|size| LocalDisk {
+            size,
+            content: self.disk_content.unwrap_or(size),
+            dirty: self.disk_dirty,
+        })
+    }
 }
 
 /// What one guest is where nothing else is said.
@@ -167,6 +202,7 @@ impl GuestArgs {
             touch: self.touch,
             verify: given(self.verify, fleet::VERIFY)?,
             seed: self.seed,
+            disk: None,
         };
         Ok(GuestSettings {
             memory: GuestSettings::memory_for(guest.filled()),

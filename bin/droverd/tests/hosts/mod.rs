@@ -113,6 +113,7 @@ pub fn small_guest(qemu: PathBuf, seed: u64) -> GuestSettings {
         touch: 512,
         verify: Bytes(32 << 20),
         seed,
+        disk: None,
     }
 }
 

@@ -12,10 +12,8 @@ use drover_probe::report::Line;
 use drover_probe::settings::PAGE;
 use drover_probe::sums;
 
+use super::disk::DRIVER;
 use super::{load_module, patiently, start};
-
-/// The driver of the disk, where the kernel has it as a module.
-const DRIVER: &str = "/modules/virtio_blk.ko.xz";
 
 /// The disk: nothing but an archive.
 const DISK: &str = "/dev/vda";

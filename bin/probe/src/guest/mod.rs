@@ -1,5 +1,6 @@
 //! The guest around the probe: what it loads, mounts, and holds beside the probe's pages.
 
+pub mod disk;
 mod files;
 mod python;
 mod store;

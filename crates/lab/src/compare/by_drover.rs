@@ -53,7 +53,7 @@ pub async fn move_guest(
         channels: None,
         lanes_per_path: None,
         reduction: method.reduction(),
-        with_disks: false,
+        with_disks: method.moves_disks(),
         id: None,
     };
     let begun = source
@@ -74,6 +74,11 @@ pub async fn move_guest(
     let measured = meter
         .end(lab.settings(), guest, (&monitor, pid), totals)
         .await?;
+    let measured = if method.moves_disks() {
+        measured.since_the_order()
+    } else {
+        measured
+    };
     guest.monitor = monitor;
     guest.pid = pid;
     guest.host = destination.host.number;

@@ -1,6 +1,6 @@
 //! libvirt's own way to move a domain: `virsh migrate` to the other host's libvirtd, over one NIC.
 //!
-//! `virsh` speaks to both libvirtds by their sockets, so nothing but memory is on the lines. libvirt hands off: its
+//! `virsh` speaks to both libvirtds by their sockets, so nothing but memory, and disks where they go along, is on the lines. libvirt hands off: its
 //! destination's QEMU starts stopped, and runs when the source's has completed.
 
 use std::net::IpAddr;
@@ -49,6 +49,9 @@ impl Order<'_> {
         if let Some(connections) = self.variant.channels {
             let connections = connections.to_string();
             say(&["--parallel", "--parallel-connections", &connections]);
+        }
+        if self.method.moves_disks() {
+            say(&["--p2p", "--copy-storage-all"]);
         }
         if self.method.is_compressed_by_qemu() {
             say(&["--compressed", "--comp-methods", "zstd"]);
@@ -105,6 +108,11 @@ pub(super) async fn move_guest(
     let job = virsh(&destination, &job, limits::LIBVIRT).await?;
     let totals = Job(&job).totals();
     let measured = meter.end(settings, guest, (&monitor, pid), totals).await?;
+    let measured = if method.moves_disks() {
+        measured.since_the_order()
+    } else {
+        measured
+    };
     guest.monitor = monitor;
     guest.pid = pid;
     guest.host = destination.number;
@@ -156,6 +164,12 @@ mod tests {
             "{parallel}"
         );
         assert!(!parallel.contains("--comp"), "{parallel}");
+        assert!(!parallel.contains("--copy-storage"), "{parallel}");
+        let storage = words(Method::VirshStorageParallel, Some(4), "10.77.0.2", None);
+        assert!(
+            storage.contains("--parallel-connections 4 --p2p --copy-storage-all --migrateuri"),
+            "{storage}"
+        );
         let zstd = words(Method::VirshParallelZstd, Some(2), "10.77.0.2", None);
         assert!(
             zstd.contains("--parallel-connections 2 --compressed --comp-methods zstd"),

@@ -50,11 +50,17 @@ pub enum Method {
     VirshParallel,
     /// The same, compressed with zstd.
     VirshParallelZstd,
+    /// A domain with its own disk by `virsh migrate --copy-storage-all`, on the fastest NIC.
+    VirshStorage,
+    /// The same, its memory over several connections.
+    VirshStorageParallel,
+    /// Drover with the domain's own disk.
+    DroverDisks,
 }
 
 impl Method {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 22] = [
         Self::Tcp,
         Self::Multifd,
         Self::MultifdZstd,
@@ -74,10 +80,19 @@ impl Method {
         Self::Virsh,
         Self::VirshParallel,
         Self::VirshParallelZstd,
+        Self::VirshStorage,
+        Self::VirshStorageParallel,
+        Self::DroverDisks,
     ];
 
     /// Those that others are compared with: the times and bytes of the first that is there are 1.
-    pub(super) const PLAIN: [Self; 3] = [Self::Multifd, Self::VirshParallel, Self::Virsh];
+    pub(super) const PLAIN: [Self; 5] = [
+        Self::Multifd,
+        Self::VirshParallel,
+        Self::Virsh,
+        Self::VirshStorageParallel,
+        Self::VirshStorage,
+    ];
 
     /// The same, of those that compress.
     pub(super) const COMPRESSED: [Self; 2] = [Self::MultifdZstd, Self::VirshParallelZstd];
@@ -105,6 +120,9 @@ impl Method {
             Self::Virsh => "virsh",
             Self::VirshParallel => "virsh-parallel",
             Self::VirshParallelZstd => "virsh-parallel-zstd",
+            Self::VirshStorage => "virsh-storage",
+            Self::VirshStorageParallel => "virsh-storage-parallel",
+            Self::DroverDisks => "drover-disks",
         }
     }
 
@@ -141,7 +159,20 @@ impl Method {
     pub fn is_virsh(self) -> bool {
         matches!(
             self,
-            Self::Virsh | Self::VirshParallel | Self::VirshParallelZstd
+            Self::Virsh
+                | Self::VirshParallel
+                | Self::VirshParallelZstd
+                | Self::VirshStorage
+                | Self::VirshStorageParallel
+        )
+    }
+
+    /// Whether a domain's own disk goes with it.
+    #[must_use]
+    pub fn moves_disks(self) -> bool {
+        matches!(
+            self,
+            Self::VirshStorage | Self::VirshStorageParallel | Self::DroverDisks
         )
     }
 
@@ -162,7 +193,8 @@ impl Method {
             | Self::DroverLz4
             | Self::DroverZstd
             | Self::DroverStop
-            | Self::DroverPostcopy => Some(Encryption::On),
+            | Self::DroverPostcopy
+            | Self::DroverDisks => Some(Encryption::On),
             Self::DroverPlain | Self::DroverSplice => Some(Encryption::Off),
             _ => None,
         }
@@ -209,8 +241,12 @@ impl Method {
             | Self::DroverZstd
             | Self::DroverStop
             | Self::DroverPostcopy
-            | Self::Virsh => &[ONE],
-            Self::VirshParallel | Self::VirshParallelZstd => &[TWO, FOUR],
+            | Self::DroverDisks
+            | Self::Virsh
+            | Self::VirshStorage => &[ONE],
+            Self::VirshParallel | Self::VirshParallelZstd | Self::VirshStorageParallel => {
+                &[TWO, FOUR]
+            }
             Self::Multifd
             | Self::MultifdZstd
             | Self::MultifdTls
@@ -306,7 +342,13 @@ mod tests {
             .collect();
         let agents = "drover drover-off drover-pages drover-lz4 drover-zstd";
         let virsh = "virsh virsh-parallel virsh-parallel-zstd";
-        assert_eq!(moves.join(" "), format!("{agents} {virsh}"));
+        let disks = "virsh-storage virsh-storage-parallel drover-disks";
+        assert_eq!(moves.join(" "), format!("{agents} {virsh} {disks}"));
+        let with_disks = Method::ALL
+            .into_iter()
+            .filter(|method| method.moves_disks());
+        let with_disks: Vec<_> = with_disks.map(Method::name).collect();
+        assert_eq!(with_disks.join(" "), disks);
         let one_nic = Method::ALL.into_iter().filter(|method| method.is_virsh());
         assert!(one_nic.into_iter().all(|virsh| !virsh.uses_all_nics()));
     }

@@ -10,6 +10,7 @@
 mod by_drover;
 mod by_qemu;
 mod by_virsh;
+mod disks;
 mod foretold;
 mod method;
 mod ordeal;
@@ -21,12 +22,13 @@ mod summary;
 
 pub use by_drover::move_guest as move_by_drover;
 pub use by_qemu::{DOWNTIME_LIMIT_MS, Patience, move_guest as move_by_qemu};
+pub use disks::DiskFacts;
 pub use foretold::Foretold;
 pub use method::{Method, Variant};
 pub use ordeal::{FaultSummary, Faulted, Outcome};
 pub use reduced::{CodecSummary, ReducedSummary};
 pub use report::table;
-pub use summary::{Comparison, DroverFacts, Run, Skipped, Spread, Summary};
+pub use summary::{Comparison, DiskSummary, DroverFacts, Run, Skipped, Spread, Summary};
 
 use std::time::Duration;
 
@@ -40,7 +42,7 @@ use crate::lab::{Lab, State};
 use crate::libvirt::{self, Libvirt};
 use crate::limits;
 use crate::machine::Machine;
-use crate::settings::{GuestSettings, LabSettings};
+use crate::settings::{GuestSettings, LabSettings, LocalDisk};
 use crate::{fault, network, require};
 pub(crate) use by_drover::{check as check_move, follow as follow_move};
 pub(crate) use by_qemu::{concrete_machine, hand_off, prepare};
@@ -91,7 +93,11 @@ pub async fn compare(plan: &Plan, command: &str, say: Say<'_>) -> Result<Compari
     if plan.repeats == 0 || plan.methods.is_empty() {
         bail!("nothing to compare: no methods, or no repeats");
     }
-    check_methods(plan.libvirt.as_ref(), &plan.methods)?;
+    check_methods(
+        plan.libvirt.as_ref(),
+        plan.guest.disk.as_ref(),
+        &plan.methods,
+    )?;
     plan.libvirt.as_ref().map_or(Ok(()), Libvirt::check)?;
     fault::check(&plan.lab, &plan.faults)?;
     fault::check_always(&plan.lab, &plan.always)?;
@@ -110,6 +116,9 @@ pub async fn compare(plan: &Plan, command: &str, say: Say<'_>) -> Result<Compari
         guests: vec![plan.guest.clone()],
     };
     let lab = Lab::create(state).await?;
+    if let Some(disk) = &plan.guest.disk {
+        require::check_disks(lab.folder(), disk)?;
+    }
     let image = Image::build(lab.folder(), &lab.state().guests).await?;
     if let Some(libvirt) = &plan.libvirt {
         lab.start_libvirt(libvirt).await?;
@@ -176,20 +185,41 @@ pub async fn compare(plan: &Plan, command: &str, say: Say<'_>) -> Result<Compari
 #[error("{0}")]
 pub struct Unfit(String);
 
-/// A method moves a domain of libvirt's, or a guest of none.
+/// A method moves a domain of libvirt's, with a disk of its own or without, or a guest of none.
 ///
 /// # Errors
-/// One that moves the other, with those that do.
-pub fn check_methods(libvirt: Option<&Libvirt>, methods: &[Method]) -> Result<(), Unfit> {
+/// One that moves another, with those that do; a disk of a guest that is no domain.
+pub fn check_methods(
+    libvirt: Option<&Libvirt>,
+    disk: Option<&LocalDisk>,
+    methods: &[Method],
+) -> Result<(), Unfit> {
+    if libvirt.is_none() && disk.is_some() {
+        return Err(Unfit(
+            "only a domain of libvirt's has a disk of its own here: say of which, such as --libvirt 11.3".to_owned(),
+        ));
+    }
     for method in methods {
-        if libvirt.is_some() && !method.moves_domains() {
-            let others = Method::ALL
-                .into_iter()
-                .filter(|other| other.moves_domains());
+        let fits =
+            |method: &Method| method.moves_domains() && method.moves_disks() == disk.is_some();
+        if libvirt.is_some() && !fits(method) {
+            let others = Method::ALL.into_iter().filter(fits);
             let others: Vec<_> = others.map(Method::name).collect();
+            let (what, with) = match disk {
+                Some(_) => ("disk of a domain's", "--disk"),
+                None if method.moves_disks() => {
+                    ("domain without a disk of its own", "--libvirt alone")
+                }
+                None => ("domain of libvirt's", "--libvirt"),
+            };
             return Err(Unfit(format!(
-                "{method} moves no domain of libvirt's: with --libvirt methods are {}",
+                "{method} moves no {what}: with {with} methods are {}",
                 others.join(", ")
+            )));
+        }
+        if libvirt.is_none() && *method == Method::DroverDisks {
+            return Err(Unfit(format!(
+                "{method} moves a domain with a disk of its own: say of which libvirt and how large, such as --libvirt 11.3 --disk 1GiB"
             )));
         }
         if libvirt.is_none() && method.is_virsh() {

@@ -166,6 +166,16 @@ fn rates_and_ratios(method: Method, summary: &Summary, zstd: Option<Method>) -> 
             "Guest of {method}: {before:.0} pages rewritten a second before, {during} while it was moved."
         );
     }
+    if let Some(disk) = &summary.disk {
+        let [before, during] = [disk.rewrites_before, disk.rewrites_during]
+            .map(|rate| median(rate).map_or(NOTHING.to_owned(), |rate| format!("{rate:.0}")));
+        let _ = writeln!(
+            text,
+            "Disk of {method}: {before} pages verified and rewritten a second before, {during} while it was moved; {} that the guest \
+             left as they were are the same on both hosts.",
+            disk.compared
+        );
+    }
     let ratios = summary.zstd_total_ratio.zip(summary.zstd_wire_ratio);
     if let Some(((total, wire), zstd)) = ratios.zip(zstd.filter(|zstd| *zstd != method)) {
         let _ = writeln!(
@@ -298,11 +308,14 @@ fn heading(comparison: &Comparison) -> String {
         .collect();
     let libvirt = machine.libvirt.as_ref();
     let libvirt = libvirt.map(|version| format!(", libvirt {version}"));
+    let disk = plan.guest.disk.as_ref();
+    let disk = disk.map(|disk| format!("; {disk}"));
     format!(
-        "{} guest, {}, {}; NICs {}, MTU {}\n{}{} x {}, Linux {}, QEMU {}{}{}\n",
+        "{} guest, {}, {}{}; NICs {}, MTU {}\n{}{} x {}, Linux {}, QEMU {}{}{}\n",
         plan.guest.memory,
         plan.guest.contents_in_words(),
         plan.guest.dirty,
+        disk.unwrap_or_default(),
         nics.join(" + "),
         plan.lab.mtu,
         always.concat(),

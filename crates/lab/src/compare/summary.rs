@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use drover_api::{ExpansionView, LaneEncryption, MigrationView, ReductionView, SharedPagesView};
-use drover_types::ByteRate;
+use drover_types::{ByteRate, Bytes};
 use serde::{Deserialize, Serialize};
 
 use super::Plan;
+use super::disks::DiskFacts;
 use super::foretold::Foretold;
 use super::method::{Method, Variant};
 use super::ordeal::{FaultSummary, Faulted};
@@ -33,6 +34,9 @@ pub struct Run {
     /// What was measured, if it succeeded.
     #[serde(flatten)]
     pub measured: Option<Measured>,
+    /// What became of the guest's own disk, where it has one and arrived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<DiskFacts>,
     /// What drover's agents say of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drover: Option<DroverFacts>,
@@ -55,6 +59,7 @@ impl Run {
             to,
             verified: false,
             measured: None,
+            disk: None,
             drover: None,
             faulted: None,
             error: None,
@@ -223,6 +228,9 @@ pub struct Summary {
     /// What became of the bytes, where they were reduced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reduced: Option<ReducedSummary>,
+    /// What became of the guest's own disk, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<DiskSummary>,
     /// Median total time as a part of multifd's; of libvirt's own, where a domain was moved.
     pub total_ratio: Option<f64>,
     /// Median downtime as a part of multifd's; of libvirt's own, where a domain was moved.
@@ -233,6 +241,32 @@ pub struct Summary {
     /// Median of the bytes on all NICs as a part of multifd-zstd's, or so of virsh-parallel-zstd's.
     #[serde(default)]
     pub zstd_wire_ratio: Option<f64>,
+}
+
+/// What the runs of one method say of the guest's own disk.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DiskSummary {
+    /// Pages that the guest verified and rewrote there a second, before it was moved.
+    pub rewrites_before: Option<Spread>,
+    /// The same from the order until it ran on the destination.
+    pub rewrites_during: Option<Spread>,
+    /// What was compared byte by byte after each move, and the same.
+    pub compared: Bytes,
+}
+
+impl DiskSummary {
+    fn of(runs: &[&Run]) -> Option<Self> {
+        let facts = || {
+            runs.iter()
+                .filter(|run| run.verified)
+                .filter_map(|run| run.disk)
+        };
+        Some(Self {
+            rewrites_before: Spread::of(facts().filter_map(|disk| disk.rewrites_before)),
+            rewrites_during: Spread::of(facts().filter_map(|disk| disk.rewrites_during)),
+            compared: facts().map(|disk| disk.compared).min()?,
+        })
+    }
 }
 
 /// A whole comparison.
@@ -373,6 +407,7 @@ fn of_runs(variant: Variant, runs: &[&Run]) -> Summary {
             (most > 0).then_some(most as f64)
         }),
         reduced: ReducedSummary::of(&facts),
+        disk: DiskSummary::of(runs),
         rewrites_before: spread(|m| m.rewrites_before),
         rewrites_during: spread(|m| m.rewrites_during),
         total_ratio: None,
@@ -491,6 +526,24 @@ mod tests {
         let alone = summarise(&runs[..1]);
         let (first, _) = first(&alone, &Method::PLAIN).unwrap();
         assert_eq!(first, Method::Virsh);
+    }
+
+    #[test]
+    fn what_was_compared_of_disks_is_the_least_of_the_runs_that_are_good() {
+        let with_disk = |verified, mib: u64| Run {
+            disk: Some(DiskFacts {
+                rewrites_before: Some(1000.0),
+                rewrites_during: None,
+                compared: Bytes(mib << 20),
+            }),
+            ..run(Method::DroverDisks, 10.0, verified)
+        };
+        let runs = [with_disk(true, 9), with_disk(true, 8), with_disk(false, 1)];
+        let summary = summarise(&runs);
+        let disk = summary[&Method::DroverDisks].disk.as_ref().unwrap();
+        assert_eq!(disk.compared, Bytes(8 << 20));
+        assert_eq!(disk.rewrites_before.map(|rate| rate.median), Some(1000.0));
+        assert_eq!(disk.rewrites_during, None);
     }
 
     #[test]

@@ -23,6 +23,11 @@ pub fn monitor_socket(guest: &VmName) -> String {
     format!("{guest}.monitor")
 }
 
+/// The guest's own disk, where it has one, in the same folder: no host sees another's.
+pub(crate) fn disk_file(guest: &VmName) -> String {
+    format!("{guest}.qcow2")
+}
+
 /// What QEMU is told of the lab's own monitor. `here` is where every host sees its own folder of sockets.
 pub(crate) fn monitor_options(guest: &VmName, here: &Path) -> Result<[String; 4]> {
     let socket = socket("watch", &here.join(monitor_socket(guest)))?;

@@ -75,19 +75,20 @@ impl Heartbeats {
         self.fault.as_ref()
     }
 
-    /// Pages rewritten a second between the first and the last heartbeat of a time; `None` with fewer
-    /// than two there.
+    /// Pages rewritten a second between the first and the last heartbeat of a time, in memory or on disk, as `pages` counts them; `None`
+    /// with fewer than two there.
     #[must_use]
-    pub fn rewrite_rate(&self, from: Instant, until: Instant) -> Option<f64> {
+    pub fn rewrite_rate(
+        &self,
+        [from, until]: [Instant; 2],
+        pages: fn(&Heartbeat) -> u64,
+    ) -> Option<f64> {
         let mut within = self
             .beats
             .iter()
             .filter(|beat| beat.at >= from && beat.at <= until);
         let (first, last) = (within.next()?, within.next_back()?);
-        let pages = last
-            .heartbeat
-            .rewrites
-            .saturating_sub(first.heartbeat.rewrites);
+        let pages = pages(&last.heartbeat).saturating_sub(pages(&first.heartbeat));
         let seconds = (last.at - first.at).as_secs_f64();
         (seconds > 0.0).then(|| pages as f64 / seconds)
     }
@@ -169,8 +170,12 @@ mod tests {
     fn the_rate_of_rewriting_is_that_of_the_time_that_is_asked_for() {
         let (start, beats) = beats(&[(0, 1), (100, 2), (200, 4), (300, 10)]);
         let at = |ms| start + Duration::from_millis(ms);
-        assert_eq!(beats.rewrite_rate(at(50), at(250)), Some(2000.0));
-        assert_eq!(beats.rewrite_rate(at(50), at(150)), None);
+        let rewrites = |beat: &Heartbeat| beat.rewrites;
+        assert_eq!(
+            beats.rewrite_rate([at(50), at(250)], rewrites),
+            Some(2000.0)
+        );
+        assert_eq!(beats.rewrite_rate([at(50), at(150)], rewrites), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use drover_types::{Bytes, VmName};
 use super::daemon::virsh;
 use super::emulator;
 use crate::guest::Image;
-use crate::guest::definition::{kernel_words, serial_socket, text_of};
+use crate::guest::definition::{disk_file, kernel_words, serial_socket, text_of};
 use crate::host::Host;
 use crate::limits;
 use crate::meter::QemuTotals;
@@ -36,7 +36,7 @@ pub fn idle(name: &str, emulator: &Path) -> String {
 }
 
 /// The description of a guest as a domain: the same that [`define`](crate::define) says for QEMU. `here` is where each
-/// host sees its own folder of sockets, with the guest's serial port in it.
+/// host sees its own folder of sockets, with the guest's serial port in it, and its own disk where it has one.
 ///
 /// # Errors
 /// Settings that do not fit each other, or a path that is no text.
@@ -63,6 +63,18 @@ pub fn of_guest(
             "<disk type='file' device='disk'><driver name='qemu' type='raw'/><source file='{}'/>\
              <target dev='vda' bus='virtio'/><readonly/></disk>",
             path(&disk)?
+        );
+    }
+    if settings.disk.is_some() {
+        let target = if image.disk(settings).is_some() {
+            "vdb"
+        } else {
+            "vda"
+        };
+        devices += &format!(
+            "<disk type='file' device='disk'><driver name='qemu' type='qcow2'/><source file='{}'/>\
+             <target dev='{target}' bus='virtio'/></disk>",
+            path(&here.join(disk_file(name)))?
         );
     }
     let description = Description {
@@ -194,7 +206,7 @@ impl Job<'_> {
 mod tests {
     use super::*;
     use crate::guest::definition::define;
-    use crate::settings::Contents;
+    use crate::settings::{Contents, LocalDisk};
 
     #[test]
     fn a_job_tells_what_was_sent_and_in_how_many_rounds() {
@@ -223,6 +235,7 @@ mod tests {
             touch: 512,
             verify: Bytes(0),
             seed: 1,
+            disk: None,
         };
         let image = Image {
             kernel: "/k/vmlinuz".into(),
@@ -245,6 +258,28 @@ mod tests {
             assert!(xml.contains(&part), "{part} in {xml}");
         }
         assert!(!xml.contains("<disk") && !xml.contains("qemu:commandline"));
+
+        // Behind the disk of its files, which is the same for all hosts.
+        for (contents, target) in [(Contents::Mix, "vda"), (Contents::Userland, "vdb")] {
+            let disk = LocalDisk {
+                size: Bytes(8 << 20),
+                content: Bytes(4 << 20),
+                dirty: "none".parse().unwrap(),
+            };
+            let settings = GuestSettings {
+                contents,
+                disk: Some(disk),
+                ..settings.clone()
+            };
+            let xml = of_guest(&name, &settings, &image, here, qemu).unwrap();
+            let own = format!(
+                "type='qcow2'/><source file='/lab/here/peer.qcow2'/><target dev='{target}' bus='virtio'/></disk>"
+            );
+            assert!(
+                xml.contains(&own) && xml.contains("drover.disk=4194304:0:0"),
+                "{xml}"
+            );
+        }
     }
 
     #[test]

@@ -286,6 +286,7 @@ mod tests {
             to: "b".to_owned(),
             verified: true,
             measured: Some(measured(4000.0 + extra, gap, [500, 500])),
+            disk: None,
             drover: None,
             faulted: Some(Faulted {
                 faults: Vec::new(),

@@ -9,7 +9,7 @@ use drover_probe::settings::{PAGE, Rate};
 use drover_types::{Bytes, VmName};
 use serde::{Deserialize, Serialize};
 
-use super::Contents;
+use super::{Contents, LocalDisk};
 
 /// How the guest rewrites its memory, from `16MiB@64MiB`, `16MiB@max` or `none`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +19,13 @@ pub struct Dirty {
     pub working_set: Bytes,
     /// Bytes of pages a second; `None` is as fast as the guest can.
     pub rate: Option<Bytes>,
+}
+
+impl Dirty {
+    /// How fast, as the probe is told.
+    pub(super) fn probe(self) -> Rate {
+        self.rate.map_or(Rate::Max, |rate| Rate::Bytes(rate.0))
+    }
 }
 
 impl FromStr for Dirty {
@@ -102,6 +109,9 @@ pub struct GuestSettings {
     pub verify: Bytes,
     /// Everything random follows from it.
     pub seed: u64,
+    /// A disk of its own, where it is a domain of libvirt's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<LocalDisk>,
 }
 
 /// What a guest that was not told otherwise verifies.
@@ -200,13 +210,11 @@ impl GuestSettings {
             mix: self.mix.parse()?,
             common: self.common,
             working_set: pages(self.dirty.working_set)?,
-            rewrite: self
-                .dirty
-                .rate
-                .map_or(Rate::Max, |rate| Rate::Bytes(rate.0)),
+            rewrite: self.dirty.probe(),
             touch: usize::try_from(self.touch)?.clamp(8, PAGE),
             verify: self.verify.0,
             holds: self.contents.holds(self.content),
+            disk: self.disk.as_ref().map(LocalDisk::probe).transpose()?,
         })
     }
 }
@@ -250,6 +258,7 @@ mod tests {
             touch: 512,
             verify: Bytes(32 << 20),
             seed: 1,
+            disk: None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a lab is made of: hosts, NICs, and the guest in it.
 
 mod contents;
+mod disk;
 mod guest;
 
 use std::fmt;
@@ -8,6 +9,7 @@ use std::str::FromStr;
 
 use anyhow::{Result, bail};
 pub use contents::Contents;
+pub use disk::LocalDisk;
 use drover_types::{BitRate, Bytes, ReductionMode};
 pub use guest::{Dirty, GUEST, GuestSettings};
 pub(crate) use guest::{Named, named};

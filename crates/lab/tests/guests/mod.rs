@@ -30,6 +30,7 @@ pub fn state(name: &LabName) -> State {
         touch: 512,
         verify: Bytes(32 << 20),
         seed: 7,
+        disk: None,
     };
     let nics = nic_rates("none", Some(2)).unwrap();
     State {

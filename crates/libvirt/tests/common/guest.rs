@@ -29,6 +29,7 @@ pub fn settings() -> GuestSettings {
         touch: 512,
         verify: Bytes(0),
         seed: 7,
+        disk: None,
     }
 }
 
