@@ -38,8 +38,8 @@ use uuid::Uuid;
 pub use domains::{is_in_memory, name, state};
 pub use listing::{all, show};
 pub use moving::{
-    Debt, DomainRecord, DomainWay, Ended, Fit, Left, Owed, ToLeave, answer, arrive, fits,
-    forget_arrivals, forget_disks, kept_definition, taken_up, to_leave,
+    Debt, DomainRecord, DomainWay, Ended, Fit, LOOK_FOR_FILES, Left, Looks, Offer, Owed, ToLeave,
+    answer, arrive, fits, forget_arrivals, holder, kept_definition, taken_up, to_leave,
 };
 pub use orders::find;
 pub use present::Present;
@@ -53,7 +53,7 @@ pub use virsh::Order;
 use crate::config::LibvirtAt;
 use crate::limits;
 use keep::{Whereabouts, no_systems};
-use moving::{DiskWorks, Fits, Looks, Offers, Turns};
+use moving::{Fits, Offers, Turns};
 use process::Processes;
 
 /// This host's libvirt.
@@ -65,7 +65,6 @@ pub struct Libvirt {
     processes: Processes,
     /// Domains that move.
     turns: Turns,
-    disk_works: DiskWorks,
     looks: Looks,
     offers: Offers,
     fits: Fits,
@@ -85,7 +84,6 @@ impl Libvirt {
             at: Some(whereabouts),
             processes: Processes::default(),
             turns: Turns::default(),
-            disk_works: DiskWorks::default(),
             looks: Looks::default(),
             offers: Offers::default(),
             fits: Fits::default(),
@@ -101,7 +99,6 @@ impl Libvirt {
             at: None,
             processes: Processes::default(),
             turns: Turns::default(),
-            disk_works: DiskWorks::default(),
             looks: Looks::default(),
             offers: Offers::default(),
             fits: Fits::default(),
@@ -136,13 +133,8 @@ impl Libvirt {
         &self.turns
     }
 
-    /// What is done with files of disks that come with domains, or were left by some.
-    fn disk_works(&self) -> &DiskWorks {
-        &self.disk_works
-    }
-
     /// Looks for what domains need that come.
-    fn looks(&self) -> &Looks {
+    pub fn looks(&self) -> &Looks {
         &self.looks
     }
 

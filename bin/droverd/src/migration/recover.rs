@@ -21,6 +21,7 @@ use super::relays::Relays;
 use super::snapshot::Snapshot;
 use super::{Known, Migrations, incoming, outgoing};
 use crate::clock::Moment;
+use crate::disks;
 use crate::interrupts::Holder;
 use crate::libvirt::{self, DomainRecord};
 use crate::registry::{Purpose, Recovered, Reservation, Role};
@@ -87,7 +88,7 @@ impl Migrations {
         drop(known);
         tokio::task::block_in_place(|| {
             libvirt::forget_arrivals(&self.context, &kept);
-            libvirt::forget_disks(&self.context, &with_disks);
+            disks::forget_all_but(&self.context.config.state, &with_disks);
         });
     }
 

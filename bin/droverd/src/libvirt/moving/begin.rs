@@ -282,11 +282,6 @@ pub fn forget_arrivals(context: &Context, kept: &BTreeSet<MigrationId>) {
     arrival::forget_all_but(&context.config.runtime, kept);
 }
 
-/// The same of files that were made for their disks, which are left as they are.
-pub fn forget_disks(context: &Context, kept: &BTreeSet<MigrationId>) {
-    disks::forget_all_but(&context.config.state, kept);
-}
-
 fn held(
     context: &Arc<Context>,
     migration: &Migration,

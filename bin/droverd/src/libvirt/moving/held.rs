@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::arrival::Arrival;
 use super::arriving::{Arriving, Expected};
 use super::call::Call;
-use super::disks;
+use super::disks::of;
 use super::leaving::{Leaving, Terms};
 use super::line::Line;
 use super::owed::{self, Given};
@@ -19,6 +19,7 @@ use super::places;
 use super::record::{Debt, DomainRecord, Owed};
 use super::turns::{self, Turn};
 use crate::agent::Context;
+use crate::disks::{self, Owner};
 use crate::libvirt::is_in_memory;
 use crate::libvirt::virsh::Place;
 use crate::limits::SHOW;
@@ -148,16 +149,13 @@ impl HeldDomain {
     /// Takes away what was made here for its disks, where it does not come; that is owed until its source has said so, once that may have
     /// asked libvirt. What it may have written to is left.
     pub(super) async fn end_disks(&self, arrival: &Arrival) {
-        let (state, works) = (
-            &self.context.config.state,
-            self.context.libvirt.disk_works(),
-        );
+        let (state, works) = (&self.context.config.state, &self.context.disk_works);
         // Somebody may be about to make them.
         let is_under_way = works.stop(self.migration);
         if !is_under_way && !disks::is_recorded(state, self.migration) {
             return;
         }
-        let paths = disks::listed(disks::of(&self.domain.moving).iter().map(|disk| &disk.path));
+        let paths = disks::listed(of(&self.domain.moving).iter().map(|disk| &disk.path));
         if arrival.may_have_written() {
             disks::forget(state, self.migration);
             let why = format!(
@@ -189,15 +187,16 @@ impl HeldDomain {
 
     /// Has written down which disks it leaves here, once: whoever asks for it again, nobody waits for a file system.
     pub(super) fn leave_disks(&self) {
-        let copied = disks::of(&self.domain.moving);
+        let copied = of(&self.domain.moving);
         if copied.is_empty() || std::mem::replace(&mut self.now().has_left, true) {
             return;
         }
-        let works = self.context.libvirt.disk_works().clone();
+        let works = self.context.disk_works.clone();
         let state = self.context.config.state.clone();
         let (migration, uuid, copied) = (self.migration, self.uuid, copied.to_vec());
+        let owner = Owner::Domain(uuid);
         tokio::spawn(async move {
-            if let Err(why) = disks::left_by(&works, &state, migration, uuid, copied).await {
+            if let Err(why) = disks::left_by(&works, &state, migration, owner, copied).await {
                 tracing::error!(domain = %uuid, why, "not written down which disks it leaves here: they are in its way when it comes back");
             }
         });

@@ -42,14 +42,14 @@ mod record;
 mod turns;
 mod words;
 
-pub use begin::{ToLeave, arrive, forget_arrivals, forget_disks, taken_up, to_leave};
+pub use begin::{ToLeave, arrive, forget_arrivals, taken_up, to_leave};
 pub(super) use beside::keeping;
-pub(super) use disks::Works as DiskWorks;
-pub(super) use files::Looks;
+pub use files::{Looks, holder};
 pub(super) use fit::Fits;
 pub use fit::{Fit, fits};
+pub use limits::LOOK_FOR_FILES;
 pub(super) use offers::Offers;
-pub use offers::answer;
+pub use offers::{Offer, answer};
 pub use owed::{Ended, Left};
 pub use record::{Debt, DomainRecord, Owed, kept_definition};
 pub(super) use turns::Turns;

@@ -20,7 +20,7 @@ pub struct Made {
     pub path: PathBuf,
     /// None before all were there under any name.
     pub file: Option<FileId>,
-    /// As it was once libvirt had ended what it copied, and nobody had it open; none before.
+    /// As it was once nothing was copied to it any more, and nobody had it open; none before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_rest: Option<AtRest>,
     /// What it may come to: nobody else is promised that room meanwhile.
@@ -66,7 +66,7 @@ pub fn is_recorded(state: &Path, migration: MigrationId) -> bool {
     ledger(state, migration).exists()
 }
 
-/// They are the domain's from now on.
+/// They are the guest's from now on.
 pub fn forget(state: &Path, migration: MigrationId) {
     let file = ledger(state, migration);
     if let Err(error) = files::remove(&file) {
