@@ -33,6 +33,7 @@ pub(crate) fn progress(info: &Value) -> MigrationProgress {
         postcopy_bytes: Bytes(number("postcopy-bytes")),
         postcopy_requests: number("postcopy-requests"),
         error,
+        disks: None,
     }
 }
 
