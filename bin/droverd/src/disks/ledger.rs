@@ -40,10 +40,11 @@ pub fn all(state: &Path) -> Vec<(MigrationId, Made)> {
     recorded(state).into_iter().flat_map(made).collect()
 }
 
-fn recorded(state: &Path) -> Vec<MigrationId> {
+/// The migrations for which files were made here that are their own still. What cannot be read is none.
+pub fn recorded(state: &Path) -> BTreeSet<MigrationId> {
     let Ok(found) = fs::read_dir(state.join(FOLDER)) else {
         // There are none.
-        return Vec::new();
+        return BTreeSet::new();
     };
     let names = found
         .flatten()
@@ -64,6 +65,12 @@ pub fn forget_all_but(state: &Path, kept: &BTreeSet<MigrationId>) {
 /// Whether files were made here for a migration, and are its own still.
 pub fn is_recorded(state: &Path, migration: MigrationId) -> bool {
     ledger(state, migration).exists()
+}
+
+/// Where files were made for one, as far as that can be read.
+pub fn paths(state: &Path, migration: MigrationId) -> Vec<PathBuf> {
+    let made = read(state, migration).unwrap_or_default();
+    made.into_iter().map(|made| made.path).collect()
 }
 
 /// They are the guest's from now on.

@@ -4,6 +4,7 @@ use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use drover_api::NewDisk;
 use drover_types::{HostName, MigrationId};
@@ -49,23 +50,35 @@ struct Leaving {
     files: Vec<LeftFile>,
 }
 
-/// The same as [`leave`], in a thread of its own.
-///
-/// # Errors
-/// As for that, or it takes too long.
-pub async fn left_by(
-    works: &Works,
-    state: &Path,
-    migration: MigrationId,
-    owner: Owner,
-    disks: Vec<NewDisk>,
-) -> Result<(), String> {
-    let state = state.to_owned();
-    let work = move |_: &Stop| {
-        let left = leave(&state, migration, &owner, &disks);
-        left.map_err(|error| error.to_string())
-    };
-    works.run(migration, limits::REMOVE, work).await
+/// Has it written down once what a guest leaves, however often it is handed off.
+#[derive(Debug, Default)]
+pub struct Leaves(AtomicBool);
+
+impl Leaves {
+    /// The same as [`leave`], for which nobody waits: a file system may not answer.
+    pub fn begin(
+        &self,
+        works: &Works,
+        state: &Path,
+        migration: MigrationId,
+        owner: Owner,
+        disks: &[NewDisk],
+    ) {
+        if disks.is_empty() || self.0.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (works, state, disks) = (works.clone(), state.to_owned(), disks.to_vec());
+        tokio::spawn(async move {
+            let shown = owner.clone();
+            let work = move |_: &Stop| {
+                let left = leave(&state, migration, &owner, &disks);
+                left.map_err(|error| error.to_string())
+            };
+            if let Err(why) = works.run(migration, limits::REMOVE, work).await {
+                tracing::error!(guest = ?shown, why, "not written down which disks it leaves here: they are in its way when it comes back");
+            }
+        });
+    }
 }
 
 /// Writes down what stays of a guest's disks: those that are still the files that it wrote to. That is once for a migration: whoever

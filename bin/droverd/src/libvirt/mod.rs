@@ -38,8 +38,9 @@ use uuid::Uuid;
 pub use domains::{is_in_memory, name, state};
 pub use listing::{all, show};
 pub use moving::{
-    Debt, DomainRecord, DomainWay, Ended, Fit, LOOK_FOR_FILES, Left, Looks, Offer, Owed, ToLeave,
-    answer, arrive, fits, forget_arrivals, holder, kept_definition, taken_up, to_leave,
+    Debt, DomainRecord, DomainWay, Ended, Fit, Hang, LOOK_FOR_FILES, Left, Looks, Offer, Owed,
+    ToLeave, Whose, answer, arrive, fits, forget_arrivals, holder, kept_definition, taken_up,
+    to_leave, whose,
 };
 pub use orders::find;
 pub use present::Present;
@@ -53,7 +54,7 @@ pub use virsh::Order;
 use crate::config::LibvirtAt;
 use crate::limits;
 use keep::{Whereabouts, no_systems};
-use moving::{Fits, Offers, Turns};
+use moving::{Fits, HeldPaths, Looked, Offers, Turns, files_told};
 use process::Processes;
 
 /// This host's libvirt.
@@ -131,6 +132,13 @@ impl Libvirt {
     /// Which domains move, from here or to here.
     fn turns(&self) -> &Turns {
         &self.turns
+    }
+
+    /// What is at these paths, and whether this process has it open: each is waited for within [`limits::SHOW`].
+    pub async fn looked(&self, paths: impl IntoIterator<Item = PathBuf>, pid: u32) -> Looked {
+        let paths = paths.into_iter().map(|path| (path, [pid].into()));
+        let looked = self.looks.held(paths.collect::<HeldPaths>(), limits::SHOW);
+        files_told(looked.await).await
     }
 
     /// Looks for what domains need that come.

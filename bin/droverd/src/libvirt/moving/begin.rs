@@ -29,6 +29,7 @@ use super::processor;
 use super::record::{DomainRecord, kept_definition};
 use super::turns::{Taken, Turn, Way};
 use crate::agent::Context;
+use crate::disks::Leaves;
 use crate::libvirt::keep::no_systems;
 use crate::libvirt::orders;
 use crate::libvirt::preflight::Preflight;
@@ -304,6 +305,7 @@ fn held(
         domain,
         side,
         held: std::sync::Mutex::new(Now::with(turn)),
+        leaves: Leaves::default(),
         migration: migration.id,
     }
 }

@@ -44,7 +44,8 @@ mod words;
 
 pub use begin::{ToLeave, arrive, forget_arrivals, taken_up, to_leave};
 pub(super) use beside::keeping;
-pub use files::{Looks, holder};
+pub use conditions::{Whose, whose};
+pub use files::{Hang, Held as HeldPaths, Looked, Looks, holder, told as files_told};
 pub(super) use fit::Fits;
 pub use fit::{Fit, fits};
 pub use limits::LOOK_FOR_FILES;
