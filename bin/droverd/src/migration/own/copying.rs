@@ -229,7 +229,6 @@ impl Movable for WithCopies {
     fn cancel(&self) -> Answer<'_, ()> {
         Box::pin(async {
             self.copying.given_up.send_replace(true);
-            self.copying.cut(&self.machine);
             match self.copying.record().stage {
                 // Its memory is not moved yet, and is not going to be.
                 None | Some(Stage::Copying) => Ok(()),
