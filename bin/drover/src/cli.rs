@@ -373,7 +373,7 @@ pub struct Migrate {
     /// What is done so that fewer bytes cross: auto, off, pages, lz4, or zstd: with a level from -7 to 6 [default: the agent's]
     #[arg(long, value_name = "HOW")]
     pub reduction: Option<ReductionMode>,
-    /// Copy disks of a domain of libvirt's in files that are its host's alone, too: anew, or over what it left at HOST
+    /// Copy disks in files that are this host's alone, too: anew, or over what it left at HOST
     #[arg(long)]
     pub with_disks: bool,
     /// Do not wait for the end

@@ -52,8 +52,11 @@ impl Progress {
     }
 }
 
-/// How much of the memory is there, and all of it; at least 1, as a bar of 0 shows nothing.
+/// How much of the memory is there, and all of it; at least 1, as a bar of 0 shows nothing. Before memory it is of disks.
 fn position(view: &MigrationView) -> (u64, u64) {
+    if let Some(disks) = view.disks.filter(|_| view.bytes.total.0 == 0) {
+        return (disks.copied.0, disks.total.0.max(1));
+    }
     let total = view.bytes.total.0.max(1);
     let done = match view.phase {
         MigrationPhase::HandingOff | MigrationPhase::Completed => total,
@@ -80,6 +83,9 @@ fn lines(view: &MigrationView) -> Vec<String> {
 
 fn sent(view: &MigrationView) -> String {
     let mut parts = Vec::new();
+    if let Some(disks) = &view.disks {
+        parts.push(crate::show::copied(disks));
+    }
     if view.bytes.transferred.0 > 0 {
         parts.push(format!("{} sent", view.bytes.transferred));
     }

@@ -11,8 +11,8 @@ pub mod runs;
 use std::fmt::Write as _;
 
 use drover_api::{
-    CordonView, ExitKind, HostView, LaneEncryption, MigrationView, PeerView, PostcopyView,
-    StatusView, VmState, VmView,
+    CordonView, DisksView, ExitKind, HostView, LaneEncryption, MigrationView, PeerView,
+    PostcopyView, StatusView, VmState, VmView,
 };
 use drover_types::Interface;
 use jiff::{Timestamp, Unit};
@@ -306,6 +306,11 @@ pub fn milliseconds(ms: u64) -> String {
     }
 }
 
+/// How far disks are that are copied with a guest.
+pub fn copied(disks: &DisksView) -> String {
+    format!("disks {} of {}", disks.copied, disks.total)
+}
+
 /// What went after a guest that had gone on before it.
 pub fn followed(postcopy: &PostcopyView) -> String {
     let PostcopyView {
@@ -335,6 +340,9 @@ pub fn moved(view: &MigrationView) -> String {
     add(format!(", {moved} sent"));
     if view.reduction.is_some() {
         add(format!(", for which {crossed} crossed"));
+    }
+    if let Some(disks) = &view.disks {
+        add(format!("; disks of {}", disks.total));
     }
     if let Some(postcopy) = &view.postcopy {
         add(format!("; {}", followed(postcopy)));

@@ -17,6 +17,7 @@ use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::coordinator::Coordinator;
 use crate::cordon::Cordon;
+use crate::disks;
 use crate::end_with;
 use crate::facts;
 use crate::fence::Fence;
@@ -74,6 +75,8 @@ pub struct Context {
     pub last_said: LastSaid,
     /// Questions about paths, and answers.
     pub paths: Paths,
+    /// What is done with files of disks that come with guests, or were left by some.
+    pub disk_works: disks::Works,
 }
 
 /// Runs the agent until it is told to end.
@@ -136,6 +139,7 @@ pub async fn run(config: Config) -> Result<()> {
             checkpoints.key().clone(),
         ),
         checkpoints,
+        disk_works: disks::Works::default(),
         last_said: LastSaid::default(),
         paths: Paths::default(),
     });

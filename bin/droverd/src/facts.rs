@@ -110,5 +110,6 @@ pub async fn host(
         qemu_binaries: config.qemu_binaries.clone(),
         cordon,
         takes_domains,
+        takes_disks: true,
     })
 }

@@ -21,6 +21,7 @@ mod coordinator;
 mod cordon;
 #[cfg(test)]
 mod corpus;
+mod disks;
 mod doctor;
 mod elsewhere;
 mod end_with;

@@ -109,6 +109,7 @@ async fn a_source_of_another_version_is_refused_and_nothing_is_started() {
         source: "b".parse().unwrap(),
         definition,
         domain: None,
+        disks: Vec::new(),
         protocol: NEWER,
         reduction: None,
         session: SessionSizes {

@@ -110,6 +110,8 @@ codes! {
     QemuFailed = "qemu-failed", 500, false;
     /// The host's disk has no room for the guest's saved state.
     NotEnoughSpace = "not-enough-space", 409, true;
+    /// A disk of the guest cannot be copied.
+    DiskNotCopied = "disk-not-copied", 409, true;
     /// The guest could not be suspended.
     SuspendFailed = "suspend-failed", 500, false;
     /// The guest's saved state cannot be gone on with: damaged, or of another definition.

@@ -70,8 +70,8 @@ pub use views::load::{
     LoadedTogether, LoadedView,
 };
 pub use views::migration::{
-    BytesView, GuestPlace, LeftOut, MigrateRequest, MigrationPhase, MigrationRole, MigrationView,
-    RelayView,
+    BytesView, DisksView, GuestPlace, LeftOut, MigrateRequest, MigrationPhase, MigrationRole,
+    MigrationView, RelayView,
 };
 pub use views::park::{ParkHow, ParkPhase, ParkRequest, ParkView, UnparkRequest};
 pub use views::paths::{

@@ -1,7 +1,7 @@
 //! What is needed of a hypervisor, and its adapter for QEMU.
 //!
 //! [`Hypervisor`] starts guests and finds them again; [`Machine`] is one running guest of it. [`Movable`] is what a
-//! migration needs of a guest, whoever started it: another adapter, such as the agent's for libvirt's domains, can stand
+//! migration needs of a guest, whoever started it, and [`Storage`] what its hypervisor does with its disks: another adapter, such as the agent's for libvirt's domains, can stand
 //! behind that one. [`QemuLauncher`] and [`QemuMachine`] are QEMU's, over [`Qmp`].
 //!
 //! ```text
@@ -27,6 +27,7 @@ mod progress;
 mod qemu;
 pub mod qmp;
 mod settings;
+mod storage;
 
 pub use events::{MachineEvents, Teller};
 pub use guest::Guest;
@@ -39,7 +40,8 @@ pub use machine::{
     Answer, Boxed, Machine, MachineError, MachineEvent, MigrationAddress, Movable, UnixMicros,
 };
 pub use process::{Exit, ExitStatus, ProcessId};
-pub use progress::{MigrationProgress, MigrationStatus, RunState};
+pub use progress::{DiskProgress, MigrationProgress, MigrationStatus, RunState};
 pub use qemu::{QemuLauncher, QemuMachine};
 pub use qmp::{Qmp, QmpError};
 pub use settings::{AppliedSettings, Compression, MigrationSettings, ZeroPages};
+pub use storage::{Copied, CopyState, Drive, Export, Mirror, Storage};

@@ -30,6 +30,9 @@ pub const COMMANDS_WAITING: usize = 32;
 /// Longest text of somebody else that is repeated in an error or a log line, in characters.
 pub const EXCERPT_CHARS: usize = 200;
 
+/// Longest name of a node of QEMU's block layer, in bytes (`node_name` in its `include/block/block_int-common.h`, with its zero).
+pub const NODE_NAME: usize = 31;
+
 /// From connecting to a monitor to the end of the capabilities negotiation.
 pub const CONNECT: Duration = Duration::from_secs(5);
 

@@ -10,6 +10,7 @@ use crate::inside::Inside;
 use crate::process::{Exit, ProcessId};
 use crate::progress::{MigrationProgress, MigrationStatus, RunState};
 use crate::settings::{AppliedSettings, MigrationSettings};
+use crate::storage::Storage;
 use crate::{events::MachineEvents, qmp::Version};
 
 /// A future that can be held without knowing its type.
@@ -150,7 +151,7 @@ pub trait Movable: Send + Sync + fmt::Debug {
 /// One guest in a process that a [`Hypervisor`](crate::Hypervisor) started or found.
 ///
 /// As with [`Movable`], dropping a machine lets go of it; the guest stays as it is.
-pub trait Machine: Movable {
+pub trait Machine: Storage {
     /// Its process.
     fn process(&self) -> ProcessId;
 

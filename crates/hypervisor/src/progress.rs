@@ -166,4 +166,53 @@ pub struct MigrationProgress {
     pub postcopy_requests: u64,
     /// Why it failed, in the hypervisor's words.
     pub error: Option<String>,
+    /// Disks that are copied with it; none where there are none, or that is not told.
+    pub disks: Option<DiskProgress>,
+}
+
+/// What is copied of disks, all together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskProgress {
+    /// Copied so far.
+    pub copied: Bytes,
+    /// All that there is to copy, with what the guest wrote again since.
+    pub total: Bytes,
+}
+
+impl MigrationProgress {
+    /// One of which no more is known than where it stands.
+    #[must_use]
+    pub fn of(status: MigrationStatus) -> Self {
+        Self {
+            status,
+            total_time: Duration::ZERO,
+            setup_time: None,
+            downtime: None,
+            expected_downtime: None,
+            transferred: Bytes(0),
+            multifd: Bytes(0),
+            remaining: Bytes(0),
+            total: Bytes(0),
+            zero_pages: 0,
+            normal_pages: 0,
+            page_size: Bytes(0),
+            dirty_pages_per_second: 0,
+            rounds: 0,
+            rate: BitRate(0),
+            throttle: 0,
+            postcopy_bytes: Bytes(0),
+            postcopy_requests: 0,
+            error: None,
+            disks: None,
+        }
+    }
+
+    /// One that has failed.
+    #[must_use]
+    pub fn failed(why: String) -> Self {
+        Self {
+            error: Some(why),
+            ..Self::of(MigrationStatus::Failed)
+        }
+    }
 }

@@ -32,6 +32,9 @@ pub struct MigrationSettings {
     /// it cannot fetch page by page, or one that does not
     /// [take it with multifd](crate::qmp::Version::takes_postcopy_with_multifd) where there are `channels`.
     pub postcopy: bool,
+    /// Whether the source waits at the switchover, its guest stopped, until
+    /// [`Storage::switch_over`](crate::Storage::switch_over).
+    pub pauses: bool,
 }
 
 impl Default for MigrationSettings {
@@ -47,6 +50,7 @@ impl Default for MigrationSettings {
             zero_pages: ZeroPages::MachineDefault,
             throttle: None,
             postcopy: false,
+            pauses: false,
         }
     }
 }

@@ -27,6 +27,7 @@ pub mod downtime;
 pub mod estimate;
 mod journal;
 pub mod limits;
+pub mod mirrors;
 mod observation;
 mod outbox;
 pub mod paths;

@@ -11,7 +11,7 @@ use drover_api::{
 use drover_types::{ByteRate, Bytes, Interface};
 use jiff::Timestamp;
 
-use super::{age, followed, milliseconds, or_dash, row, table, time_left, word};
+use super::{age, copied, followed, milliseconds, or_dash, row, table, time_left, word};
 use crate::limits::{ENDED_SHOWN, LANES_SHOWN, NOTES_SHOWN};
 
 /// Every migration under way, the last that ended, and the interfaces that carry.
@@ -179,6 +179,9 @@ pub fn detail(view: &MigrationView) -> String {
     }
     if let Some(left) = time_left(view) {
         add(left);
+    }
+    if let Some(disks) = &view.disks {
+        add(copied(disks));
     }
     if let Some(postcopy) = &view.postcopy {
         add(followed(postcopy));

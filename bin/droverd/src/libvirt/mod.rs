@@ -38,8 +38,9 @@ use uuid::Uuid;
 pub use domains::{is_in_memory, name, state};
 pub use listing::{all, show};
 pub use moving::{
-    Debt, DomainRecord, DomainWay, Ended, Fit, Left, Owed, ToLeave, answer, arrive, fits,
-    forget_arrivals, forget_disks, kept_definition, taken_up, to_leave,
+    Debt, DomainRecord, DomainWay, Ended, Fit, Hang, LOOK_FOR_FILES, Left, Looks, Offer, Owed,
+    ToLeave, Whose, answer, arrive, fits, forget_arrivals, holder, kept_definition, taken_up,
+    to_leave, whose,
 };
 pub use orders::find;
 pub use present::Present;
@@ -53,7 +54,7 @@ pub use virsh::Order;
 use crate::config::LibvirtAt;
 use crate::limits;
 use keep::{Whereabouts, no_systems};
-use moving::{DiskWorks, Fits, Looks, Offers, Turns};
+use moving::{Fits, HeldPaths, Looked, Offers, Turns, files_told};
 use process::Processes;
 
 /// This host's libvirt.
@@ -65,7 +66,6 @@ pub struct Libvirt {
     processes: Processes,
     /// Domains that move.
     turns: Turns,
-    disk_works: DiskWorks,
     looks: Looks,
     offers: Offers,
     fits: Fits,
@@ -85,7 +85,6 @@ impl Libvirt {
             at: Some(whereabouts),
             processes: Processes::default(),
             turns: Turns::default(),
-            disk_works: DiskWorks::default(),
             looks: Looks::default(),
             offers: Offers::default(),
             fits: Fits::default(),
@@ -101,7 +100,6 @@ impl Libvirt {
             at: None,
             processes: Processes::default(),
             turns: Turns::default(),
-            disk_works: DiskWorks::default(),
             looks: Looks::default(),
             offers: Offers::default(),
             fits: Fits::default(),
@@ -136,13 +134,15 @@ impl Libvirt {
         &self.turns
     }
 
-    /// What is done with files of disks that come with domains, or were left by some.
-    fn disk_works(&self) -> &DiskWorks {
-        &self.disk_works
+    /// What is at these paths, and whether this process has it open: each is waited for within [`limits::SHOW`].
+    pub async fn looked(&self, paths: impl IntoIterator<Item = PathBuf>, pid: u32) -> Looked {
+        let paths = paths.into_iter().map(|path| (path, [pid].into()));
+        let looked = self.looks.held(paths.collect::<HeldPaths>(), limits::SHOW);
+        files_told(looked.await).await
     }
 
     /// Looks for what domains need that come.
-    fn looks(&self) -> &Looks {
+    pub fn looks(&self) -> &Looks {
         &self.looks
     }
 

@@ -1,4 +1,5 @@
-//! What is still to be done of libvirt's domains whose migration has ended. It is in the journal, and outlives the agent.
+//! What is still to be done of libvirt's domains whose migration has ended. It is in the journal, and outlives the agent. Of the agent's
+//! own guests that is only to take files of disks away (`own::owed`).
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ const DISKS_STARTED: &str =
 
 /// What came of it.
 #[derive(Debug, PartialEq, Eq)]
-enum Paid {
+pub(super) enum Paid {
     /// It is done, or not to be done any more; what is told of that.
     Over(String),
     /// Not yet; why.
@@ -39,17 +40,25 @@ impl Migrations {
     }
 
     fn indebted(&self) -> Vec<Key> {
+        let mut all = self.with_files();
         let known = self.known();
         let owing = known.iter().filter(|(_, known)| known.snapshot().owes());
-        owing.map(|(key, _)| *key).collect()
+        all.extend(owing.map(|(key, _)| *key));
+        all
     }
 
     /// Does what is owed by this one.
     pub(super) async fn pay(&self, key: Key) {
         let snapshot = self.known().get(&key).map(super::Known::snapshot);
-        let Some(snapshot) = snapshot.filter(super::Snapshot::owes) else {
+        let Some(snapshot) = snapshot else {
             return;
         };
+        if snapshot.may_have_files() {
+            return self.pay_own(snapshot.view).await;
+        }
+        if !snapshot.owes() {
+            return;
+        }
         let view = snapshot.view;
         let migration = Migration {
             id: view.id,
@@ -110,7 +119,7 @@ impl Migrations {
             }
             tracing::info!(id = %snapshot.view.id, ?debt, what, "done");
             if debt != Debt::Settings {
-                snapshot.view.next = next(snapshot.view.role, snapshot.domain.as_ref());
+                snapshot.view.next = next(snapshot.view.role, snapshot.domain.as_ref(), false);
             }
             snapshot.record(EventKind::Fallback { what });
             Change::Shown
@@ -121,7 +130,7 @@ impl Migrations {
     /// Shows why, where that is another reason than before.
     async fn not_yet(&self, key: Key, debt: Debt, why: &str) {
         self.amend(key, |snapshot| {
-            let Some(next) = next(snapshot.view.role, snapshot.domain.as_ref()) else {
+            let Some(next) = next(snapshot.view.role, snapshot.domain.as_ref(), false) else {
                 return Change::Nothing;
             };
             // Of two the first one's: both would be written down in turn, for ever.
@@ -270,10 +279,14 @@ impl Judged {
     }
 }
 
-/// What is shown of a migration of which a definition, or files for disks, may be left here.
-pub(super) fn next(role: MigrationRole, domain: Option<&DomainRecord>) -> Option<String> {
+/// What is shown of a migration of which a definition, or files for disks, may be left here; the latter also of a guest of the agent's own.
+pub(super) fn next(
+    role: MigrationRole,
+    domain: Option<&DomainRecord>,
+    of_own: bool,
+) -> Option<String> {
     let owes = |debt| domain.is_some_and(|domain| domain.owes.contains(&debt));
-    let left = match (owes(Debt::Definition), owes(Debt::Disks)) {
+    let left = match (owes(Debt::Definition), of_own || owes(Debt::Disks)) {
         (true, true) => {
             "a definition that came with the domain, and files that were made for its disks,"
         }
@@ -283,7 +296,7 @@ pub(super) fn next(role: MigrationRole, domain: Option<&DomainRecord>) -> Option
     };
     (role == MigrationRole::Destination).then(|| {
         format!(
-            "{left} may be left here: do not start it; that goes once the source says that it keeps the domain"
+            "{left} may be left here: do not start it; that goes once the source says that it keeps the guest"
         )
     })
 }

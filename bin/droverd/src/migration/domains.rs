@@ -56,7 +56,7 @@ impl Migrations {
         reservation: Reservation,
     ) -> Result<Arc<dyn Held>, Refusal> {
         let Some(domain) = &request.domain else {
-            return Ok(Arc::new(reservation));
+            return self.own_to_arrive(migration, request, reservation).await;
         };
         let held = libvirt::arrive(&self.context, migration, request, domain, reservation).await?;
         Ok(Arc::new(held))

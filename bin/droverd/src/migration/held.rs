@@ -7,14 +7,14 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use drover_api::{Refusal, VmDefinition};
+use drover_api::{NewDisk, Refusal, VmDefinition};
 use drover_carrier::Disks;
-use drover_hypervisor::{Boxed, Movable};
+use drover_hypervisor::{Boxed, MachineError, Movable};
 use drover_migrate::Outcome;
 use drover_types::{Bytes, VmName};
 
 use crate::libvirt::{DomainRecord, Owed};
-use crate::registry::{Reached, Reservation, Role};
+use crate::registry::Role;
 
 /// Where a relay and a guest's hypervisor meet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,6 +78,11 @@ pub trait Held: Send + Sync + fmt::Debug {
     /// It does not run, or its hypervisor does not tell.
     fn travelling_definition(&self) -> Boxed<'_, Result<VmDefinition, Refusal>>;
 
+    /// The disks that are copied with it, where it is none of libvirt's.
+    fn travelling_disks(&self) -> Vec<NewDisk> {
+        Vec::new()
+    }
+
     /// Its memory, where its pages may be kept when it leaves.
     fn may_be_kept(&self) -> Option<Bytes>;
 
@@ -124,12 +129,28 @@ pub trait Held: Send + Sync + fmt::Debug {
     /// Where its hypervisor listens for the relay, on the host that it goes to.
     fn way_in(&self) -> Sockets;
 
+    /// Its hypervisor is about to listen for it.
+    ///
+    /// # Errors
+    /// It must not yet; why.
+    fn before_it_listens(&self) -> Boxed<'_, Result<(), MachineError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// It is about to run, where it has arrived. May be called again.
+    ///
+    /// # Errors
+    /// It must not yet; why.
+    fn before_it_runs(&self) -> Boxed<'_, Result<(), MachineError>> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// It stays here after all. What was changed of it so that it could move is as before, or [owed](Self::owes).
     fn stays(&self) -> Boxed<'_, ()> {
         Box::pin(async {})
     }
 
-    /// What is still to be done of a domain though its migration ends.
+    /// What is still to be done of it though its migration ends.
     fn owes(&self) -> Vec<Owed> {
         Vec::new()
     }
@@ -139,7 +160,7 @@ pub trait Held: Send + Sync + fmt::Debug {
         None
     }
 
-    /// What is left of a domain that left, or was to, and what to do.
+    /// What is left of it where it left, or was to, and what to do.
     fn after(&self, _outcome: &Outcome) -> Option<String> {
         None
     }
@@ -170,74 +191,4 @@ pub trait Held: Send + Sync + fmt::Debug {
 
     /// Ends what is left here of a guest that is another host's, or not to come.
     fn end(&self) -> Boxed<'_, ()>;
-}
-
-impl Held for Reservation {
-    fn name(&self) -> &VmName {
-        Self::name(self)
-    }
-
-    fn machine(&self) -> Option<Arc<dyn Movable>> {
-        Self::machine(self).map(|machine| machine as Arc<dyn Movable>)
-    }
-
-    fn reach(&self) -> Boxed<'_, Way> {
-        Box::pin(async {
-            match Self::reach(self).await {
-                Reached::Machine(machine) => Way::Machine(machine),
-                Reached::Unreachable => Way::Unreachable(None),
-                Reached::Gone => Way::Gone,
-            }
-        })
-    }
-
-    fn pid(&self) -> Option<u32> {
-        Self::machine(self).map(|machine| machine.process().pid)
-    }
-
-    fn role(&self) -> Option<Role> {
-        Self::role(self)
-    }
-
-    fn set_role(&self, role: Role) -> Result<(), Refusal> {
-        Self::set_role(self, role)
-    }
-
-    fn travelling_definition(&self) -> Boxed<'_, Result<VmDefinition, Refusal>> {
-        Box::pin(Self::travelling_definition(self))
-    }
-
-    fn may_be_kept(&self) -> Option<Bytes> {
-        Self::may_be_kept(self)
-    }
-
-    fn hand_off(&self) -> Result<(), Refusal> {
-        Self::hand_off(self)
-    }
-
-    fn take_back(&self) -> Result<(), Refusal> {
-        Self::take_back(self)
-    }
-
-    fn start_incoming(
-        &self,
-        definition: VmDefinition,
-    ) -> Boxed<'_, Result<Arc<dyn Movable>, Refusal>> {
-        Box::pin(async {
-            let machine = Self::start_incoming(self, definition).await?;
-            Ok(machine as Arc<dyn Movable>)
-        })
-    }
-
-    fn way_in(&self) -> Sockets {
-        Sockets::of(self.directory().join("migration.sock"))
-    }
-
-    fn adopt<'a>(&'a self, arrived: Option<&'a VmDefinition>) -> Boxed<'a, Result<(), Refusal>> {
-        Box::pin(async move { Self::adopt(self, arrived) })
-    }
-
-    fn end(&self) -> Boxed<'_, ()> {
-        Box::pin(self.release())
-    }
 }

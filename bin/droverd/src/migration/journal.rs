@@ -8,6 +8,7 @@ use drover_migrate::{DestinationRecord, Outcome, SourceRecord, SourceStep};
 use drover_types::{MigrationId, in_short};
 use serde::{Deserialize, Serialize};
 
+use crate::disks;
 use crate::libvirt::{DomainRecord, kept_definition};
 use crate::limits::HISTORY;
 use crate::registry::files;
@@ -135,6 +136,7 @@ impl Journal {
             let owes = owes.is_some_and(|resolution| resolution.told != Told::Confirmed);
             let domain = entry.domain.as_ref();
             let owes = owes || domain.is_some_and(|domain| !domain.owes.is_empty());
+            let owes = owes || disks::is_recorded(&self.state, entry.view.id);
             let kept = seen <= HISTORY || owes || !entry.view.phase.has_ended();
             if !kept {
                 self.forget(entry.view.id, entry.view.role);

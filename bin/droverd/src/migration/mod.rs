@@ -28,6 +28,7 @@ mod observe;
 mod offered;
 mod orders;
 mod outgoing;
+mod own;
 mod placing;
 mod recover;
 mod reduction;
@@ -66,6 +67,7 @@ pub use self::outgoing::{CANCELLED_BY_OPERATOR, PAST_DEADLINE, leads_there};
 use self::snapshot::Snapshot;
 use crate::agent::Context;
 use crate::api::Caller;
+use crate::disks;
 use crate::sharing::Limits;
 use crate::{facts, limits};
 
@@ -198,12 +200,13 @@ impl Migrations {
 
     /// Those that are let go for it.
     fn insert(&self, key: Key, known: Known) -> Vec<Key> {
+        let files = disks::recorded(&self.context.config.state);
         let mut all = self.known();
         all.insert(key, known);
         let ended = all.iter().filter_map(|(key, known)| {
             let snapshot = known.snapshot();
             let view = &snapshot.view;
-            let owes = told::owed(view).is_some() || snapshot.owes();
+            let owes = told::owed(view).is_some() || snapshot.owes() || files.contains(&key.0);
             (view.phase.has_ended() && !owes).then_some((view.started_at, *key))
         });
         let mut old: Vec<_> = ended.collect();

@@ -17,10 +17,12 @@ use drover_types::HostName;
 use super::held::Held;
 use super::journal::{AnyRecord, Entry};
 use super::outgoing::Options;
+use super::own::OwnGuest;
 use super::relays::Relays;
 use super::snapshot::Snapshot;
 use super::{Known, Migrations, incoming, outgoing};
 use crate::clock::Moment;
+use crate::disks;
 use crate::interrupts::Holder;
 use crate::libvirt::{self, DomainRecord};
 use crate::registry::{Purpose, Recovered, Reservation, Role};
@@ -82,12 +84,13 @@ impl Migrations {
         let kept: BTreeSet<_> = arrive.map(|view| view.id).collect();
         let known = self.known();
         let owing = known.iter().filter(|(_, known)| known.snapshot().owes());
-        let with_disks = owing.map(|((id, _), _)| *id).chain(kept.iter().copied());
-        let with_disks = with_disks.collect();
+        let owing = owing.map(|((id, _), _)| *id).chain(kept.iter().copied());
+        let mut with_disks: BTreeSet<_> = owing.collect();
         drop(known);
+        with_disks.extend(self.with_files().into_iter().map(|(id, _)| id));
         tokio::task::block_in_place(|| {
             libvirt::forget_arrivals(&self.context, &kept);
-            libvirt::forget_disks(&self.context, &with_disks);
+            disks::forget_all_but(&self.context.config.state, &with_disks);
         });
     }
 
@@ -153,7 +156,14 @@ impl Migrations {
         let held = match domain {
             None => {
                 let reserved = reservation.or_else(|| self.reserve_again(&migration, role));
-                reserved.map(|own| Arc::new(own) as Arc<dyn Held>)
+                let own = |reserved| {
+                    let held = OwnGuest::taken_up(&self.context, &migration, reserved);
+                    held.map(|own| Arc::new(own) as Arc<dyn Held>)
+                };
+                let held = reserved.map(own).transpose();
+                held.with_context(|| {
+                    format!("what is known of disks of migration {}", migration.id)
+                })?
             }
             Some(domain) => {
                 let leaves = role == MigrationRole::Source;

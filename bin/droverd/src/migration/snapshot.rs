@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::{
-    EventKind, EventView, MigrationPhase, MigrationRole, MigrationView, NicPair, Refusal,
-    TrafficView,
+    DisksView, EventKind, EventView, MigrationPhase, MigrationRole, MigrationView, NicPair,
+    Refusal, TrafficView,
 };
-use drover_hypervisor::MigrationProgress;
+use drover_hypervisor::{DiskProgress, MigrationProgress};
 use drover_migrate::downtime::RoundSeen;
 use drover_migrate::estimate::{Estimator, Sample, TimeLeft};
 use drover_migrate::{HandOffAnswer, Migration, Resolution, Resolving, Verdict};
@@ -72,6 +72,7 @@ impl Snapshot {
             ambiguity: None,
             resolution: None,
             postcopy: None,
+            disks: None,
             started_at: Timestamp::now(),
             ended_at: None,
             prepare_ms: None,
@@ -142,6 +143,14 @@ impl Snapshot {
         self.view.phase.has_ended() && self.domain.as_ref().is_some_and(owes)
     }
 
+    /// It has ended where a guest of the agent's own did not come: what was made there for its disks may be left.
+    pub fn may_have_files(&self) -> bool {
+        let view = &self.view;
+        let came = view.phase == MigrationPhase::Running;
+        let arrived = view.role == MigrationRole::Destination && self.domain.is_none();
+        arrived && view.phase.has_ended() && !came
+    }
+
     /// Something happened now.
     pub fn record(&mut self, kind: EventKind) {
         self.record_at(Timestamp::now(), kind);
@@ -166,6 +175,9 @@ impl Snapshot {
 
     /// Takes QEMU's numbers over.
     pub fn show_progress(&mut self, progress: &MigrationProgress) {
+        if let Some(DiskProgress { copied, total }) = progress.disks {
+            self.view.disks = Some(DisksView { copied, total });
+        }
         // After a cancel QEMU tells no numbers any more: the last ones stay.
         if progress.total == Bytes(0) {
             return;

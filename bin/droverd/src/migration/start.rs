@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::held::Held;
 use super::orders::of_another;
 use super::outgoing::{self, Options};
+use super::own::{self, Local, OwnGuest};
 use super::snapshot::Snapshot;
 use super::{Known, Migrations, once_prepared};
 use crate::clock::Moment;
@@ -134,22 +135,41 @@ impl Migrations {
             return Err(Refusal::new(ErrorCode::VmNotRunning, message)
                 .next(format!("`drover vm show {vm}` tells its state")));
         }
-        if request.with_disks {
-            let vm = reservation.name();
-            let message = format!(
-                "guest {vm} is the agent's own, of which no disks are copied: only libvirt's domains move with theirs"
-            );
-            let refusal = Refusal::new(ErrorCode::BadRequest, message);
-            return Err(
-                refusal.next("migrate it without `--with-disks`, where both hosts share its disks")
-            );
-        }
         let wished = reservation.convergence();
         if let Some(problem) = reservation.unreadable_wishes() {
             let what = format!("{problem}; what the guest was started with counts");
             snapshot.record(EventKind::Fallback { what });
         }
-        Ok((Arc::new(reservation), self.options(request, wished)))
+        let mut options = self.options(request, wished);
+        let locals = match request.with_disks {
+            true => self.disks_to_leave(&reservation, snapshot).await?,
+            false => Vec::new(),
+        };
+        if !locals.is_empty() {
+            for what in own::without(reservation.name(), request, &mut options)? {
+                snapshot.record(EventKind::Fallback { what });
+            }
+            options.disks = u16::try_from(locals.len()).unwrap_or(u16::MAX);
+        }
+        let migration = snapshot.view.id;
+        let held = OwnGuest::leaving(&self.context, migration, reservation, &locals);
+        Ok((Arc::new(held), options))
+    }
+
+    /// Those of a guest that runs, and what is to be told of the others.
+    async fn disks_to_leave(
+        &self,
+        reservation: &Reservation,
+        snapshot: &mut Snapshot,
+    ) -> Result<Vec<Local>, Refusal> {
+        let Some(machine) = reservation.machine() else {
+            return Ok(Vec::new());
+        };
+        let (locals, notes) = own::local(&self.context, reservation.name(), &*machine).await?;
+        for what in notes {
+            snapshot.record(EventKind::Fallback { what });
+        }
+        Ok(locals)
     }
 
     /// `wished` is the guest's definition's word.

@@ -76,6 +76,17 @@ impl Registry {
         }
     }
 
+    /// Whether somebody had a guest of that name run here, or suspended it here; one that arrives is none.
+    pub fn was_started(&self, name: &VmName) -> bool {
+        let slot = self.snapshots().remove(name).unwrap_or_default();
+        let arrives = |running: &Running| {
+            let role = running.record.as_ref().map(|record| &record.role);
+            matches!(role, Some(Role::Incoming { .. }))
+        };
+        let is_there = slot.process.is_some_and(|running| !arrives(&running));
+        is_there || self.0.saved.counts(name)
+    }
+
     /// One guest after an operation on it, also when nothing is left of it to be found.
     pub(super) async fn afterwards(&self, name: &VmName) -> VmView {
         let entry = definitions::get(&self.0.config.definitions, name);

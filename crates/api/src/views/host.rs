@@ -75,6 +75,9 @@ pub struct HostView {
     /// Domains of libvirt's can be moved here: its libvirt is reached.
     #[serde(default)]
     pub takes_domains: bool,
+    /// Disks of guests of the agents' own can come with them.
+    #[serde(default)]
+    pub takes_disks: bool,
 }
 
 /// Another host of the cluster, and whether its agent answers.

@@ -23,7 +23,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::domain::DomainNeed;
+use super::domain::{DomainNeed, NewDisk};
 use super::host::ProtocolRange;
 use super::resolve::Resolution;
 use super::security::LaneSecurity;
@@ -55,6 +55,9 @@ pub struct IncomingRequest {
     /// What else is to be known of it where it is a domain of libvirt's; missing where it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<MovingDomain>,
+    /// Disks that come with it where it is none, at most 16: files of the source's alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disks: Vec<NewDisk>,
     /// Versions of the relays' protocol that the source speaks.
     pub protocol: ProtocolRange,
     /// Sizes of the session.

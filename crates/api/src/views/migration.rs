@@ -43,8 +43,8 @@ pub struct MigrateRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub reduction: Option<ReductionMode>,
-    /// Disks of a domain of libvirt's in files that are its host's alone are copied with it: their files are made anew at the destination,
-    /// in place of those that the same domain left there when it was handed off, and of no others.
+    /// Disks in files that are its host's alone are copied with it: their files are made anew at the destination, in place of those that the
+    /// same guest left there when it was handed off, and of no others.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub with_disks: bool,
     /// The migration's id, chosen by whoever asks. Asked again with the same one the agent answers with
@@ -189,6 +189,17 @@ pub struct BytesView {
     pub remaining: Bytes,
 }
 
+/// How much of a guest's disks was copied, all together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DisksView {
+    /// Copied so far; what the guest wrote again since counts again.
+    #[schema(value_type = u64)]
+    pub copied: Bytes,
+    /// All that there is to copy, with what the guest wrote again since.
+    #[schema(value_type = u64)]
+    pub total: Bytes,
+}
+
 /// An interface or address that could have been used and is not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LeftOut {
@@ -266,6 +277,9 @@ pub struct MigrationView {
     /// What followed the guest, once it went on by postcopy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub postcopy: Option<PostcopyView>,
+    /// Disks that are copied with the guest, once that has begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disks: Option<DisksView>,
     /// The round of copying, from 1.
     pub round: u64,
     /// Payload over all lanes, in bytes per second, lately.

@@ -68,6 +68,21 @@ impl QemuMachine {
             .map_err(|error| explain(operation, error))
     }
 
+    /// Cuts connections of this kind (QEMU's `qapi/yank.json`, `YankInstance`).
+    pub(super) async fn cut(
+        &self,
+        operation: &'static str,
+        instance: Value,
+    ) -> Result<(), MachineError> {
+        let yank = json!({"instances": [instance]});
+        match self.oob.execute_oob("yank", yank).await {
+            Ok(_) => Ok(()),
+            // There is no connection (any more). Source: QEMU's `util/yank.c`.
+            Err(QmpError::Refused { class, .. }) if class == "DeviceNotFound" => Ok(()),
+            Err(error) => Err(explain(operation, error)),
+        }
+    }
+
     async fn resume_checked(&self, has_left: bool) -> Result<(), MachineError> {
         const RESUME: &str = "run the guest";
         let state = self.state().await?;
@@ -350,15 +365,10 @@ impl Movable for QemuMachine {
     }
 
     fn yank_migration(&self) -> Answer<'_, ()> {
-        Box::pin(async {
-            let migration = json!({"instances": [{"type": "migration"}]});
-            match self.oob.execute_oob("yank", migration).await {
-                Ok(_) => Ok(()),
-                // There is no connection (any more). Source: QEMU's `util/yank.c`.
-                Err(QmpError::Refused { class, .. }) if class == "DeviceNotFound" => Ok(()),
-                Err(error) => Err(explain("cut the migration's connections", error)),
-            }
-        })
+        Box::pin(self.cut(
+            "cut the migration's connections",
+            json!({"type": "migration"}),
+        ))
     }
 
     fn migration(&self) -> Answer<'_, MigrationProgress> {

@@ -13,6 +13,7 @@ mod prepare;
 mod processors;
 mod settings;
 mod status;
+mod storage;
 
 pub use launcher::QemuLauncher;
 pub use machine::QemuMachine;

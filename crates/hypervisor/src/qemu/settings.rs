@@ -75,6 +75,7 @@ pub(super) fn orders(settings: &MigrationSettings, offered: &Offered) -> Result<
     orders.capability("return-path", settings.return_path, Need::Required)?;
     orders.capability("multifd", multifd, Need::Required)?;
     orders.capability(POSTCOPY, false, Need::Wanted)?;
+    orders.capability("pause-before-switchover", settings.pauses, Need::Required)?;
 
     let downtime = u64::try_from(settings.downtime_limit.as_millis()).unwrap_or(u64::MAX);
     let bandwidth = settings.max_bandwidth.map_or(UNLIMITED, |rate| rate.0);
@@ -255,6 +256,7 @@ mod tests {
             zero_pages: ZeroPages::Multifd,
             throttle: None,
             postcopy: false,
+            pauses: false,
         };
         let parameters = [
             ("avail-switchover-bandwidth", json!(2000)),

@@ -13,8 +13,13 @@ pub(crate) fn progress(info: &Value) -> MigrationProgress {
     let number = |name: &str| ram[name].as_u64().unwrap_or(0);
     let time = |name: &str| info[name].as_u64().map(Duration::from_millis);
     let error = info["error-desc"].as_str().map(excerpt);
+    // Of one that listens 7.2 tells no status, and newer ones this.
+    let untold = match info["socket-address"].is_array() {
+        true => "setup",
+        false => "none",
+    };
     MigrationProgress {
-        status: MigrationStatus::from_word(info["status"].as_str().unwrap_or("none")),
+        status: MigrationStatus::from_word(info["status"].as_str().unwrap_or(untold)),
         total_time: time("total-time").unwrap_or_default(),
         setup_time: time("setup-time"),
         downtime: time("downtime"),
@@ -33,6 +38,7 @@ pub(crate) fn progress(info: &Value) -> MigrationProgress {
         postcopy_bytes: Bytes(number("postcopy-bytes")),
         postcopy_requests: number("postcopy-requests"),
         error,
+        disks: None,
     }
 }
 
@@ -82,6 +88,16 @@ mod tests {
             (none.total, none.downtime, none.error),
             (Bytes(0), None, None)
         );
+    }
+
+    #[test]
+    fn one_that_listens_waits_for_connections_whether_it_says_so_or_not() {
+        let at = json!([{"type": "unix", "path": "/migration.sock"}]);
+        let of_7_2 = progress(&json!({"socket-address": at}));
+        let of_10_0 = progress(&json!({"status": "setup", "socket-address": at}));
+        for listens in [of_7_2, of_10_0] {
+            assert_eq!(listens.status, MigrationStatus::Setup);
+        }
     }
 
     #[test]

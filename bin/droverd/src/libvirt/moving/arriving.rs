@@ -16,7 +16,6 @@ use super::events::DomainEvents;
 use super::leaving::{exited, version};
 use super::limits;
 use super::line::{exit, failed, refused};
-use super::progress;
 use crate::agent::Context;
 use crate::libvirt::domains::words;
 use crate::libvirt::is_in_memory;
@@ -98,7 +97,7 @@ impl Arriving {
             Comes::Receives => MigrationStatus::Active,
             Comes::Whole | Comes::Runs => MigrationStatus::Completed,
         };
-        Ok(progress::of(status))
+        Ok(MigrationProgress::of(status))
     }
 
     async fn runs(&self) -> Result<RunState, MachineError> {

@@ -7,10 +7,11 @@ use drover_hypervisor::{Boxed, Movable};
 use drover_migrate::Outcome;
 use drover_types::{Bytes, VmName};
 
-use super::disks;
+use super::disks::of;
 use super::held::{HeldDomain, Side};
 use super::record::{DomainRecord, Owed};
 use super::words::Left;
+use crate::disks::{self, Owner};
 use crate::migration::{Held, Sockets, Way};
 use crate::registry::Role;
 
@@ -102,9 +103,10 @@ impl Held for HeldDomain {
             let connection = self.connection().await;
             let connection =
                 connection.map_err(|why| self.refusal(ErrorCode::LibvirtNotKnown, why))?;
-            let (state, copied) = (&self.context.config.state, disks::of(&self.domain.moving));
-            let works = self.context.libvirt.disk_works();
-            let made = disks::make(works, state, self.migration, self.uuid, copied).await;
+            let (state, copied) = (&self.context.config.state, of(&self.domain.moving));
+            let owner = Owner::Domain(self.uuid);
+            let works = &self.context.disk_works;
+            let made = disks::make(works, state, self.migration, &owner, copied).await;
             self.now().made_ready = made.map_err(|why| self.refusal(ErrorCode::HostLacks, why))?;
             let machine: Arc<dyn Movable> = Arc::new(self.arriving(connection, arrival));
             self.now().machine = Some(Arc::clone(&machine));

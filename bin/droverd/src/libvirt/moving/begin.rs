@@ -29,6 +29,7 @@ use super::processor;
 use super::record::{DomainRecord, kept_definition};
 use super::turns::{Taken, Turn, Way};
 use crate::agent::Context;
+use crate::disks::Leaves;
 use crate::libvirt::keep::no_systems;
 use crate::libvirt::orders;
 use crate::libvirt::preflight::Preflight;
@@ -283,11 +284,6 @@ pub fn forget_arrivals(context: &Context, kept: &BTreeSet<MigrationId>) {
     arrival::forget_all_but(&context.config.runtime, kept);
 }
 
-/// The same of files that were made for their disks, which are left as they are.
-pub fn forget_disks(context: &Context, kept: &BTreeSet<MigrationId>) {
-    disks::forget_all_but(&context.config.state, kept);
-}
-
 fn held(
     context: &Arc<Context>,
     migration: &Migration,
@@ -310,6 +306,7 @@ fn held(
         domain,
         side,
         held: std::sync::Mutex::new(Now::with(turn)),
+        leaves: Leaves::default(),
         migration: migration.id,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use drover_api::{DomainNeed, ErrorCode, Refusal};
+use drover_api::{DomainNeed, ErrorCode, FileSeen, Refusal};
 use drover_libvirt::{Connection, Description, Disk, DomainState, Look, Source, Why};
 use drover_types::{HostName, VmName, with_sources};
 use uuid::Uuid;
@@ -109,7 +109,39 @@ pub fn bond(
     pid: Option<u32>,
     found: Result<Found, Hang>,
 ) -> Result<Bond, String> {
-    let target = &disk.target;
+    let path = path.to_owned();
+    Ok(match whose(&disk.target, &path, pid, found)? {
+        Whose::Shared(seen) => Bond::Same(DomainNeed::SameFile { path, seen }),
+        Whose::Local { file_system } => Bond::Local(LocalDisk {
+            disk: disk.clone(),
+            path,
+            file_system,
+        }),
+    })
+}
+
+/// Whose the file of a disk is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Whose {
+    /// Other hosts may have it, as is seen here.
+    Shared(FileSeen),
+    /// It is this host's alone, and nobody said otherwise.
+    Local {
+        /// The kind of file system that it is on.
+        file_system: String,
+    },
+}
+
+/// By what was found here, of a disk that goes by this name.
+///
+/// # Errors
+/// Nothing is known of the file, or the hypervisor of this pid has another one open.
+pub fn whose(
+    target: &str,
+    path: &Path,
+    pid: Option<u32>,
+    found: Result<Found, Hang>,
+) -> Result<Whose, String> {
     match found {
         Ok(Found::File {
             seen,
@@ -119,14 +151,11 @@ pub fn bond(
         }) => {
             let held = pid.and_then(|pid| Some((pid, held.get(&pid)?)));
             is_open(target, path, held)?;
-            let path = path.to_owned();
             Ok(match is_local && !is_shared_by_word {
-                true => Bond::Local(LocalDisk {
-                    disk: disk.clone(),
-                    path,
+                true => Whose::Local {
                     file_system: seen.file_system,
-                }),
-                false => Bond::Same(DomainNeed::SameFile { path, seen }),
+                },
+                false => Whose::Shared(seen),
             })
         }
         Ok(Found::Nothing) => Err(format!(
@@ -142,14 +171,14 @@ pub fn bond(
     }
 }
 
-/// What is at the path now may be another file than the one that the domain writes to.
+/// What is at the path now may be another file than the one that is written to.
 fn is_open(target: &str, path: &Path, held: Option<(u32, &Holds)>) -> Result<(), String> {
     let path = path.display();
     match held {
         Some((_, Holds::It)) => Ok(()),
         Some((pid, Holds::Others)) => Err(format!(
             "its disk {target} is another file than the one that is at {path} now, which its hypervisor (pid {pid}) does not have open: somebody \
-             mounted other storage there or replaced the file, so no other host can be asked for it. Once the domain was stopped and started it \
+             mounted other storage there or replaced the file, so no other host can be asked for it. Once it was stopped and started it \
              writes to what is there"
         )),
         Some((_, Holds::NotKnown(why))) => Err(not_known(target, why)),

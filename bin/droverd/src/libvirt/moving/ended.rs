@@ -111,11 +111,11 @@ impl Leaving {
     /// How its migration stands.
     pub(super) async fn stands(&self) -> Result<MigrationProgress, MachineError> {
         match self.call.stands() {
-            Stands::NotBegun => Ok(progress::of(MigrationStatus::None)),
+            Stands::NotBegun => Ok(MigrationProgress::of(MigrationStatus::None)),
             Stands::UnderWay => Ok(self.under_way().await),
             Stands::HasLeft => self.unless_here().await,
             Stands::Failed(why) => match self.look().await? {
-                Some(look) if !is_off(&look) => Ok(progress::failed(why)),
+                Some(look) if !is_off(&look) => Ok(MigrationProgress::failed(why)),
                 _ => Err(self.is_gone(&why)),
             },
             Stands::Unanswered(why) => self.by_what_is_shown(why).await,
@@ -129,7 +129,7 @@ impl Leaving {
             *lock(&self.last) = Some(progress::of_job(&job));
         }
         let last = lock(&self.last).clone();
-        last.unwrap_or_else(|| progress::of(MigrationStatus::Active))
+        last.unwrap_or_else(|| MigrationProgress::of(MigrationStatus::Active))
     }
 
     /// libvirt says that it has left. It says so, too, where it did not manage to end it here, and then has it run on
@@ -138,13 +138,13 @@ impl Leaving {
         let look = self.look().await?;
         if let Some(why) = still_here(look.as_ref()) {
             self.call.settle(Stands::Failed(why.clone()));
-            return Ok(progress::failed(why));
+            return Ok(MigrationProgress::failed(why));
         }
         match ended_here(look.as_ref()) {
             Some(how) => Err(self.is_gone(&format!(
                 "libvirt says that it has left, and is off, because {how}"
             ))),
-            None => Ok(progress::of(MigrationStatus::Completed)),
+            None => Ok(MigrationProgress::of(MigrationStatus::Completed)),
         }
     }
 
@@ -165,7 +165,7 @@ impl Leaving {
             Leaves::Stays => {
                 let why = format!("{why}; libvirt has the domain here, and no migration of it");
                 self.call.settle(Stands::Failed(why.clone()));
-                Ok(progress::failed(why))
+                Ok(MigrationProgress::failed(why))
             }
             Leaves::Ended(how) => Err(self.is_gone(&format!("{why}; it is off, because {how}"))),
             Leaves::Untold(off) => match self.said_there(self.call.may_have_run_on(off)).await {
@@ -194,7 +194,7 @@ impl Leaving {
 
     fn has_left(&self) -> MigrationProgress {
         self.call.settle(Stands::HasLeft);
-        progress::of(MigrationStatus::Completed)
+        MigrationProgress::of(MigrationStatus::Completed)
     }
 
     /// It has no hypervisor any more, and did not leave.

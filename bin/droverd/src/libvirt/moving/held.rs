@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::arrival::Arrival;
 use super::arriving::{Arriving, Expected};
 use super::call::Call;
-use super::disks;
+use super::disks::of;
 use super::leaving::{Leaving, Terms};
 use super::line::Line;
 use super::owed::{self, Given};
@@ -19,6 +19,7 @@ use super::places;
 use super::record::{Debt, DomainRecord, Owed};
 use super::turns::{self, Turn};
 use crate::agent::Context;
+use crate::disks::{self, Came, Leaves, Owner};
 use crate::libvirt::is_in_memory;
 use crate::libvirt::virsh::Place;
 use crate::limits::SHOW;
@@ -39,6 +40,7 @@ pub struct HeldDomain {
     pub(super) disks: Option<Disks>,
     pub(super) side: Side,
     pub(super) held: Mutex<Now>,
+    pub(super) leaves: Leaves,
     pub(super) migration: MigrationId,
 }
 
@@ -74,8 +76,6 @@ pub(super) struct Now {
     pub(super) owes: Vec<Owed>,
     /// What is to be told of how this host was made ready for it.
     pub(super) made_ready: Option<String>,
-    /// What it leaves here is written down, or about to be.
-    has_left: bool,
 }
 
 impl Now {
@@ -148,59 +148,28 @@ impl HeldDomain {
     /// Takes away what was made here for its disks, where it does not come; that is owed until its source has said so, once that may have
     /// asked libvirt. What it may have written to is left.
     pub(super) async fn end_disks(&self, arrival: &Arrival) {
-        let (state, works) = (
-            &self.context.config.state,
-            self.context.libvirt.disk_works(),
-        );
-        // Somebody may be about to make them.
-        let is_under_way = works.stop(self.migration);
-        if !is_under_way && !disks::is_recorded(state, self.migration) {
-            return;
-        }
-        let paths = disks::listed(disks::of(&self.domain.moving).iter().map(|disk| &disk.path));
-        if arrival.may_have_written() {
-            disks::forget(state, self.migration);
-            let why = format!(
-                "somebody has had the domain run here: files that were made here for its disks are left, and are not removed: {paths}"
-            );
-            self.now().owes.push(Owed { debt: None, why });
-            return;
-        }
-        let source = &self.other;
-        let owed = match arrival.has_begun() {
-            true => {
-                if let Err(why) = disks::settle(works, state, self.migration).await {
-                    tracing::warn!(id = %self.migration, why, "looked at again before anything is removed");
-                }
-                Err(format!(
-                    "start nothing with them; they go once {source} says that it keeps the domain; if {source} is gone for good, they may be \
-                     the last that there is of them"
-                ))
-            }
-            false => disks::remove(works, state, self.migration).await.map(drop),
+        let came = match (arrival.may_have_written(), arrival.has_begun()) {
+            (true, _) => Came::Ran,
+            (false, true) => Came::Begun,
+            (false, false) => Came::Not,
         };
-        if let Err(why) = owed {
-            self.owe(
-                Debt::Disks,
-                format!("files that were made here for its disks are left ({paths}): {why}"),
-            );
+        let (works, state) = (&self.context.disk_works, &self.context.config.state);
+        let paths = of(&self.domain.moving).iter();
+        let paths: Vec<_> = paths.map(|disk| disk.path.clone()).collect();
+        let ended = disks::end(works, state, self.migration, &self.other, (came, &paths));
+        if let Some(left) = ended.await {
+            let debt = left.is_owed.then_some(Debt::Disks);
+            let why = left.why;
+            self.now().owes.push(Owed { debt, why });
         }
     }
 
-    /// Has written down which disks it leaves here, once: whoever asks for it again, nobody waits for a file system.
+    /// Has written down which disks it leaves here.
     pub(super) fn leave_disks(&self) {
-        let copied = disks::of(&self.domain.moving);
-        if copied.is_empty() || std::mem::replace(&mut self.now().has_left, true) {
-            return;
-        }
-        let works = self.context.libvirt.disk_works().clone();
-        let state = self.context.config.state.clone();
-        let (migration, uuid, copied) = (self.migration, self.uuid, copied.to_vec());
-        tokio::spawn(async move {
-            if let Err(why) = disks::left_by(&works, &state, migration, uuid, copied).await {
-                tracing::error!(domain = %uuid, why, "not written down which disks it leaves here: they are in its way when it comes back");
-            }
-        });
+        let (works, state) = (&self.context.disk_works, &self.context.config.state);
+        let (owner, copied) = (Owner::Domain(self.uuid), of(&self.domain.moving));
+        self.leaves
+            .begin(works, state, self.migration, owner, copied);
     }
 
     /// Has a domain that leaves be asked over this connection.

@@ -15,10 +15,10 @@ use drover_types::{HostName, in_short, with_sources};
 use tokio::time::{Instant, timeout_at};
 
 use super::confined;
-use super::disks;
 use super::files;
 use super::limits;
 use crate::agent::Context;
+use crate::disks::{self, Owner};
 use crate::facts;
 use crate::libvirt::Seen;
 use crate::libvirt::domains::name;
@@ -163,7 +163,11 @@ impl Asked<'_> {
         }
         if let DomainNeed::NewDisks { uuid, disks } = need {
             let looks = self.context.libvirt.looks();
-            return disks::offer(looks, &self.context.config.state, uuid, disks).await;
+            let Ok(id) = uuid.parse() else {
+                return Offer::NotKnown(format!("{uuid:?} is no id of a domain"));
+            };
+            let (state, owner) = (&self.context.config.state, Owner::Domain(id));
+            return disks::offer(looks, state, &owner, disks).await;
         }
         let Some(connection) = self.connection else {
             return Offer::NotKnown("libvirt is not reached".to_owned());

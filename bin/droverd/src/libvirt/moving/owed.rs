@@ -6,11 +6,11 @@ use drover_libvirt::{CallError, Connection, Look, Why};
 use drover_types::{MigrationId, with_sources};
 use uuid::Uuid;
 
-use super::disks;
 use super::line::Line;
 use super::record::DomainRecord;
 use super::turns::Turn;
 use crate::agent::Context;
+use crate::disks;
 use crate::libvirt::is_in_memory;
 
 /// What this host has of a domain that did not come.
@@ -87,7 +87,7 @@ impl<'a> Ended<'a> {
     /// # Errors
     /// It is not known, or cannot be written down.
     pub async fn settle_disks(&self) -> Result<(), String> {
-        let works = self.context.libvirt.disk_works();
+        let works = &self.context.disk_works;
         disks::settle(works, &self.context.config.state, self.migration).await
     }
 
@@ -101,7 +101,7 @@ impl<'a> Ended<'a> {
         if self.left().await? == Left::InMemory {
             return Ok(None);
         }
-        let works = self.context.libvirt.disk_works();
+        let works = &self.context.disk_works;
         let removed = disks::remove(works, &self.context.config.state, self.migration).await?;
         Ok(Some(removed.told()))
     }

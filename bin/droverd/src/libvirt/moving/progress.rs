@@ -1,6 +1,4 @@
-use std::time::Duration;
-
-use drover_hypervisor::{MigrationProgress, MigrationStatus};
+use drover_hypervisor::{DiskProgress, MigrationProgress, MigrationStatus};
 use drover_libvirt::Job;
 use drover_types::{BitRate, Bytes};
 
@@ -27,41 +25,16 @@ pub fn of_job(job: &Job) -> MigrationProgress {
         normal_pages: job.normal_pages.unwrap_or(0),
         throttle: u8::try_from(job.throttle.unwrap_or(0)).unwrap_or(u8::MAX),
         rate: BitRate(job.rate.map_or(0, |rate| rate.0.saturating_mul(BITS))),
-        ..of(MigrationStatus::Active)
+        disks: disks_of(job),
+        ..MigrationProgress::of(MigrationStatus::Active)
     }
 }
 
-/// One of which no more is known.
-pub fn of(status: MigrationStatus) -> MigrationProgress {
-    MigrationProgress {
-        status,
-        total_time: Duration::ZERO,
-        setup_time: None,
-        downtime: None,
-        expected_downtime: None,
-        transferred: Bytes(0),
-        multifd: Bytes(0),
-        remaining: Bytes(0),
-        total: Bytes(0),
-        zero_pages: 0,
-        normal_pages: 0,
-        page_size: Bytes(0),
-        dirty_pages_per_second: 0,
-        rounds: 0,
-        rate: BitRate(0),
-        throttle: 0,
-        postcopy_bytes: Bytes(0),
-        postcopy_requests: 0,
-        error: None,
-    }
-}
-
-/// One that has failed.
-pub fn failed(why: String) -> MigrationProgress {
-    MigrationProgress {
-        error: Some(why),
-        ..of(MigrationStatus::Failed)
-    }
+/// Those that are copied with memory, and count with it.
+fn disks_of(job: &Job) -> Option<DiskProgress> {
+    let (copied, left) = (job.disks_carried?, job.disks_remaining?);
+    let total = Bytes(copied.0.saturating_add(left.0));
+    (total > Bytes(0)).then_some(DiskProgress { copied, total })
 }
 
 #[cfg(test)]
@@ -83,8 +56,14 @@ mod tests {
             transferred,
             remaining,
             total,
+            disks,
             ..
         } = of_job(&job);
+        let told = DiskProgress {
+            copied: Bytes(7),
+            total: Bytes(9),
+        };
+        assert_eq!(disks, Some(told));
         assert_eq!(
             (transferred, remaining, total),
             (Bytes(12), Bytes(3), Bytes(19))

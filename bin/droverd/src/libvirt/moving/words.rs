@@ -6,7 +6,8 @@ use drover_api::MovingDomain;
 use drover_migrate::{KeptGuest, Outcome};
 use drover_types::HostName;
 
-use super::disks;
+use super::disks::of;
+use crate::disks;
 use crate::libvirt::virsh::Place;
 
 /// A domain that leaves, on its host.
@@ -27,7 +28,7 @@ impl Left<'_> {
     /// How the migration left it, with what to do.
     pub fn after(&self, outcome: &Outcome) -> Option<String> {
         match outcome {
-            Outcome::Completed => disks::told(self.place.host, disks::of(self.domain)),
+            Outcome::Completed => disks::told(self.place.host, of(self.domain)),
             Outcome::Refused { .. } => None,
             Outcome::Cancelled { guest, .. } | Outcome::Failed { guest, .. } => {
                 Some(self.kept(*guest))
@@ -65,7 +66,7 @@ impl Left<'_> {
 
     /// Its definition left with it, and what it had in memory is nowhere.
     fn lost(&self) -> String {
-        let disks = disks::of(self.domain).iter().map(|disk| &disk.path);
+        let disks = of(self.domain).iter().map(|disk| &disk.path);
         let disks = disks::listed(disks);
         let newer = match disks.is_empty() {
             true => String::new(),

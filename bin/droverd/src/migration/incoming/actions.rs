@@ -122,7 +122,7 @@ impl Incoming {
         if let Some(request) = &self.request {
             settings.downtime_limit = Duration::from_millis(request.downtime_limit_ms);
         }
-        let inbox = self.inbox.clone();
+        let (inbox, reservation) = (self.inbox.clone(), Arc::clone(reservation));
         tokio::spawn(async move {
             let listening = match machine.set_migration(&settings).await {
                 Ok(applied) => {
@@ -134,7 +134,10 @@ impl Incoming {
                         let event = EventKind::Fallback { what: note };
                         let _ = inbox.send(Message::Event(event)).await;
                     }
-                    machine.listen_incoming(&address).await
+                    match reservation.before_it_listens().await {
+                        Ok(()) => machine.listen_incoming(&address).await,
+                        Err(error) => Err(error),
+                    }
                 }
                 Err(error) => Err(error),
             };
@@ -263,7 +266,15 @@ impl Incoming {
         };
         let (inbox, reservation) = (self.inbox.clone(), self.reservation.clone());
         tokio::spawn(async move {
-            let resumed = match machine.resume().await {
+            let may_run = match &reservation {
+                Some(reservation) => reservation.before_it_runs().await,
+                None => Ok(()),
+            };
+            let resumed = match may_run {
+                Ok(()) => machine.resume().await,
+                Err(error) => Err(error),
+            };
+            let resumed = match resumed {
                 Ok(()) => {
                     // For an agent that finds it when it stands still for another reason.
                     if let Some(reservation) = reservation

@@ -10,6 +10,7 @@ use drover_types::Bytes;
 use jiff::Timestamp;
 
 use super::Incoming;
+use crate::disks;
 use crate::migration::debts;
 use crate::migration::domains;
 use crate::migration::lanes::end_lanes;
@@ -148,7 +149,9 @@ impl Incoming {
                  `drover vm start {vm}` boots it, as after a loss of power"
             )
         });
-        let next = next.or_else(|| debts::next(view.role, self.domain.as_ref()));
+        let state = &self.context.config.state;
+        let of_own = self.domain.is_none() && disks::is_recorded(state, view.id);
+        let next = next.or_else(|| debts::next(view.role, self.domain.as_ref(), of_own));
         MigrationView {
             phase,
             cause,

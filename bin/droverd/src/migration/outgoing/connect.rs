@@ -56,6 +56,10 @@ async fn ask(
     if is_domain && !peer.takes_domains {
         return Err(no_libvirt(destination).into());
     }
+    let disks = reservation.travelling_disks();
+    if !disks.is_empty() && !peer.takes_disks {
+        return Err(no_disks(destination).into());
+    }
     let networks = Networks::of_this_host(link).await?;
     let cpus = facts::usable_cpus().map_err(|error| unreadable(&error))?;
     let lanes = Own::new(protection(config.migration.protection, is_domain))?;
@@ -67,6 +71,7 @@ async fn ask(
         source: migration.source.clone(),
         definition: reservation.travelling_definition().await?,
         domain: reservation.domain().map(|domain| domain.moving.clone()),
+        disks,
         protocol: facts::protocol(),
         session,
         lanes: lanes.told(),
@@ -106,6 +111,15 @@ fn no_libvirt(destination: &HostName) -> Refusal {
     );
     Refusal::new(ErrorCode::LibvirtNotKnown, message).next(format!(
         "`drover status` on {destination} tells of its libvirt"
+    ))
+}
+
+/// What is told of a destination that would not know what to do with disks.
+fn no_disks(destination: &HostName) -> Refusal {
+    let message =
+        format!("the agent of {destination} is of a version that copies no disks of guests");
+    Refusal::new(ErrorCode::VersionMismatch, message).next(format!(
+        "bring the agent of {destination} to a newer version"
     ))
 }
 

@@ -138,7 +138,10 @@ impl Outgoing {
             cause: (*outcome != Outcome::Completed).then_some(cause),
             guest: Some(left_at(outcome)),
             next: match (&self.domain, &self.reservation) {
-                (None, _) => next_step(outcome, &view.vm, &view.destination),
+                (None, held) => {
+                    let after = held.as_ref().and_then(|held| held.after(outcome));
+                    after.or_else(|| next_step(outcome, &view.vm, &view.destination))
+                }
                 (Some(_), held) => held.as_ref().and_then(|held| held.after(outcome)),
             },
             ambiguity: None,

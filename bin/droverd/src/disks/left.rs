@@ -1,24 +1,25 @@
-//! What a domain left here when it was handed off: files that nobody uses any more, which it may find replaced when it comes back.
+//! What a guest left here when it was handed off: files that nobody uses any more, which it may find replaced when it comes back.
 
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use drover_api::NewDisk;
 use drover_types::{HostName, MigrationId};
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
 use super::identity::{AtRest, FileId};
 use super::limits;
+use super::owner::Owner;
 use super::works::{Stop, Works};
 use crate::registry::files;
 
 /// The folder below the state directory.
 const FOLDER: &str = "left-behind";
 
-/// As it was when its domain had left. One that was written to since is somebody's.
+/// As it was when its guest had left. One that was written to since is somebody's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftFile {
     path: PathBuf,
@@ -42,33 +43,45 @@ impl LeftFile {
     }
 }
 
-/// What a domain left, by one migration.
+/// What a guest left, by one migration.
 #[derive(Debug, Serialize, Deserialize)]
 struct Leaving {
     migration: MigrationId,
     files: Vec<LeftFile>,
 }
 
-/// The same as [`leave`], in a thread of its own.
-///
-/// # Errors
-/// As for that, or it takes too long.
-pub async fn left_by(
-    works: &Works,
-    state: &Path,
-    migration: MigrationId,
-    domain: Uuid,
-    disks: Vec<NewDisk>,
-) -> Result<(), String> {
-    let state = state.to_owned();
-    let work = move |_: &Stop| {
-        let left = leave(&state, migration, domain, &disks);
-        left.map_err(|error| error.to_string())
-    };
-    works.run(migration, limits::REMOVE, work).await
+/// Has it written down once what a guest leaves, however often it is handed off.
+#[derive(Debug, Default)]
+pub struct Leaves(AtomicBool);
+
+impl Leaves {
+    /// The same as [`leave`], for which nobody waits: a file system may not answer.
+    pub fn begin(
+        &self,
+        works: &Works,
+        state: &Path,
+        migration: MigrationId,
+        owner: Owner,
+        disks: &[NewDisk],
+    ) {
+        if disks.is_empty() || self.0.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (works, state, disks) = (works.clone(), state.to_owned(), disks.to_vec());
+        tokio::spawn(async move {
+            let shown = owner.clone();
+            let work = move |_: &Stop| {
+                let left = leave(&state, migration, &owner, &disks);
+                left.map_err(|error| error.to_string())
+            };
+            if let Err(why) = works.run(migration, limits::REMOVE, work).await {
+                tracing::error!(guest = ?shown, why, "not written down which disks it leaves here: they are in its way when it comes back");
+            }
+        });
+    }
 }
 
-/// Writes down what stays of a domain's disks: those that are still the files that it wrote to. That is once for a migration: whoever
+/// Writes down what stays of a guest's disks: those that are still the files that it wrote to. That is once for a migration: whoever
 /// writes to them afterwards has them for his own.
 ///
 /// # Errors
@@ -76,10 +89,10 @@ pub async fn left_by(
 pub fn leave(
     state: &Path,
     migration: MigrationId,
-    domain: Uuid,
+    owner: &Owner,
     disks: &[NewDisk],
 ) -> io::Result<()> {
-    let file = ledger(state, domain);
+    let file = ledger(state, owner);
     let before: Option<Leaving> = files::read_document(&file).ok().flatten();
     if before.is_some_and(|before| before.migration == migration) {
         return Ok(());
@@ -96,18 +109,18 @@ pub fn leave(
     files::write_whole(&file, &serde_json::to_vec(&left)?)
 }
 
-/// What this domain left here, as far as that can be read: what is not known was not.
-pub fn left(state: &Path, domain: Uuid) -> Vec<LeftFile> {
-    let file = ledger(state, domain);
+/// What this guest left here, as far as that can be read: what is not known was not.
+pub fn left(state: &Path, owner: &Owner) -> Vec<LeftFile> {
+    let file = ledger(state, owner);
     let left: Option<Leaving> = files::read_document(&file).unwrap_or_else(|error| {
-        tracing::error!(file = %file.display(), %error, "not known what the domain left here");
+        tracing::error!(file = %file.display(), %error, "not known what the guest left here");
         None
     });
     left.map_or_else(Vec::new, |left| left.files)
 }
 
-fn ledger(state: &Path, domain: Uuid) -> PathBuf {
-    state.join(FOLDER).join(format!("{domain}.json"))
+fn ledger(state: &Path, owner: &Owner) -> PathBuf {
+    state.join(FOLDER).join(owner.file())
 }
 
 /// What an operator does with them.
@@ -129,6 +142,7 @@ mod tests {
     use super::*;
     use drover_api::DiskLayout;
     use drover_types::Bytes;
+    use uuid::Uuid;
 
     const ID: MigrationId = MigrationId(Uuid::from_u128(1));
 
@@ -151,12 +165,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("web.img");
         std::fs::write(&path, "contents").unwrap();
-        let (state, id) = (folder.path().join("state"), Uuid::from_u128(7));
-        assert_eq!(left(&state, id), []);
-        leave(&state, ID, id, &[disk(&path)]).unwrap();
+        let state = folder.path().join("state");
+        let id = Owner::Domain(Uuid::from_u128(7));
+        assert_eq!(left(&state, &id), []);
+        leave(&state, ID, &id, &[disk(&path)]).unwrap();
         let known = || {
             let found = std::fs::metadata(&path).unwrap();
-            left(&state, id).iter().any(|left| left.is(&path, &found))
+            left(&state, &id).iter().any(|left| left.is(&path, &found))
         };
         assert!(known());
         let before = std::fs::metadata(&path).unwrap().modified().unwrap();
@@ -165,8 +180,8 @@ mod tests {
         file.set_modified(before + std::time::Duration::from_nanos(1000))
             .unwrap();
         assert!(!known());
-        // The destination is told again, or asked again, that it has the domain: what is there by now is not what was left.
-        leave(&state, ID, id, &[disk(&path)]).unwrap();
+        // The destination is told again, or asked again, that it has the guest: what is there by now is not what was left.
+        leave(&state, ID, &id, &[disk(&path)]).unwrap();
         assert!(!known());
         file.set_modified(before).unwrap();
         assert!(known());
@@ -174,9 +189,9 @@ mod tests {
         std::fs::write(&other, "restored").unwrap();
         std::fs::rename(&other, &path).unwrap();
         assert!(!known());
-        assert!(left(&state, Uuid::from_u128(8)).is_empty());
+        assert!(left(&state, &Owner::Domain(Uuid::from_u128(8))).is_empty());
         // By its next migration it leaves that.
-        leave(&state, MigrationId(Uuid::from_u128(2)), id, &[disk(&path)]).unwrap();
+        leave(&state, MigrationId(Uuid::from_u128(2)), &id, &[disk(&path)]).unwrap();
         assert!(known());
     }
 
@@ -188,7 +203,8 @@ mod tests {
         let gone = disk(&path);
         std::fs::rename(&path, folder.path().join("kept.img")).unwrap();
         std::fs::write(&path, "another").unwrap();
-        leave(folder.path(), ID, Uuid::from_u128(7), &[gone]).unwrap();
-        assert_eq!(left(folder.path(), Uuid::from_u128(7)), []);
+        let web = Owner::Guest("web".parse().unwrap());
+        leave(folder.path(), ID, &web, &[gone]).unwrap();
+        assert_eq!(left(folder.path(), &web), []);
     }
 }

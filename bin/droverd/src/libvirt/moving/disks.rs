@@ -1,22 +1,12 @@
-//! What another host has to know of a disk that goes there.
+//! Disks of domains in files that are one host's alone: which of them can be copied, and which come with a domain.
 
-use std::fs::Metadata;
-use std::io;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use drover_api::{NEW_DISKS, NewDisk};
+use drover_api::{DomainNeed, MovingDomain, NewDisk};
 use drover_libvirt::Disk;
-use drover_types::Bytes;
 use futures_util::future::join_all;
-use tokio::time::timeout;
 
-use super::image;
-use super::limits;
-use super::room::BLOCK;
-
-/// What is a file's own of its mode: no privileges of whoever runs it.
-pub const PERMISSIONS: u32 = 0o777;
+use crate::disks;
 
 /// A disk in a file that no other host has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,16 +32,13 @@ impl LocalDisk {
 }
 
 /// All of them, as they go to another host; and why some cannot be copied.
-pub async fn described(disks: &[LocalDisk]) -> (Vec<NewDisk>, Vec<String>) {
-    let (count, most) = (disks.len(), NEW_DISKS);
-    if count > most {
-        let why =
-            format!("it has {count} disks that no other host has, and {most} are copied at most");
+pub async fn described(locals: &[LocalDisk]) -> (Vec<NewDisk>, Vec<String>) {
+    if let Err(why) = disks::few_enough(locals.len()) {
         return (Vec::new(), vec![why]);
     }
     let (mut new, mut why_not) = (Vec::new(), Vec::new());
-    let found = join_all(disks.iter().map(one)).await;
-    for (local, found) in disks.iter().zip(found) {
+    let found = join_all(locals.iter().map(one)).await;
+    for (local, found) in locals.iter().zip(found) {
         match found {
             Ok(disk) => new.push(disk),
             Err(why) => {
@@ -69,30 +56,7 @@ async fn one(local: &LocalDisk) -> Result<NewDisk, String> {
     }
     // Where libvirt is not told, it takes a disk for a raw one.
     let format = local.disk.format.as_deref().unwrap_or("raw");
-    let image = image::look(&local.path, format).await?;
-    let found = found(&local.path).await?;
-    Ok(NewDisk {
-        target: local.disk.target.clone(),
-        path: local.path.clone(),
-        layout: image.layout,
-        size: image.size,
-        allocated: Bytes(found.blocks() * BLOCK),
-        inode: found.ino(),
-        user: found.uid(),
-        group: found.gid(),
-        mode: found.permissions().mode() & PERMISSIONS,
-    })
-}
-
-async fn found(path: &Path) -> Result<Metadata, String> {
-    let path = path.to_owned();
-    let look = tokio::task::spawn_blocking(move || std::fs::metadata(path));
-    let Ok(found) = timeout(limits::LOOK, look).await else {
-        let seconds = limits::LOOK.as_secs();
-        return Err(format!("cannot be looked at within {seconds} s"));
-    };
-    let found = found.map_err(io::Error::other).flatten();
-    found.map_err(|error| format!("cannot be looked at: {error}"))
+    disks::described(&local.disk.target, &local.path, format).await
 }
 
 /// What libvirt's description says against a copy.
@@ -101,9 +65,18 @@ fn not_copied(disk: &Disk) -> Option<String> {
         return Some("may be written to by other domains, too (<shareable/>): these would go on with the old one".to_owned());
     }
     if disk.encrypted {
-        return Some(image::ENCRYPTED.to_owned());
+        return Some(disks::ENCRYPTED.to_owned());
     }
-    (!disk.below.is_empty()).then(|| image::changes_of("another file"))
+    (!disk.below.is_empty()).then(|| disks::changes_of("another file"))
+}
+
+/// Those that come with a domain.
+pub fn of(domain: &MovingDomain) -> &[NewDisk] {
+    let disks = domain.needs.iter().find_map(|need| match need {
+        DomainNeed::NewDisks { disks, .. } => Some(disks.as_slice()),
+        _ => None,
+    });
+    disks.unwrap_or_default()
 }
 
 #[cfg(test)]

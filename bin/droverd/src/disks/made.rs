@@ -14,21 +14,21 @@ use std::path::{Path, PathBuf};
 use drover_api::NewDisk;
 use drover_types::MigrationId;
 use tokio::runtime::Handle;
-use uuid::Uuid;
 
-use super::super::files::holder;
 use super::described::PERMISSIONS;
 use super::identity::FileId;
 use super::image::{self, Image};
 use super::ledger::{Made, write};
 use super::left::{LeftFile, left};
 use super::limits;
+use super::owner::Owner;
 use super::place::{Name, Place};
 use super::removed::{listed, remove_all};
 use super::room::most;
 use super::works::{Stop, Works};
+use crate::libvirt::holder;
 
-/// Makes files for these disks of a domain, with nothing in them. What the same domain left here is replaced: what is to be told of that.
+/// Makes files for these disks of a guest, with nothing in them. What the same guest left here is replaced: what is to be told of that.
 ///
 /// # Errors
 /// Why not; none of them is left then, unless that is said.
@@ -36,15 +36,15 @@ pub async fn make(
     works: &Works,
     state: &Path,
     migration: MigrationId,
-    domain: Uuid,
+    owner: &Owner,
     disks: &[NewDisk],
 ) -> Result<Option<String>, String> {
     if disks.is_empty() {
         return Ok(None);
     }
-    let (state, disks) = (state.to_owned(), disks.to_vec());
+    let (state, owner, disks) = (state.to_owned(), owner.clone(), disks.to_vec());
     let work = move |stop: &Stop| {
-        let left = left(&state, domain);
+        let left = left(&state, &owner);
         make_all(stop, &state, migration, &left, &disks).map_err(|why| {
             match remove_all(&state, migration) {
                 Ok(_) => why,
@@ -85,7 +85,7 @@ fn make_all(
     let put = put_all(stop, &new, left, &mut replaced);
     let replaced = (!replaced.is_empty()).then(|| {
         let paths = listed(&replaced);
-        format!("what the domain left here when it was handed off is replaced, and is gone whatever becomes of this: {paths}")
+        format!("what it left here when it was handed off is replaced, and is gone whatever becomes of this: {paths}")
     });
     match (put, replaced) {
         (Ok(()), replaced) => Ok(replaced),
@@ -137,7 +137,7 @@ impl New {
         Ok(Self { place, file, id })
     }
 
-    /// Has it at its path, where nothing is, or what the domain left there: whether that was so.
+    /// Has it at its path, where nothing is, or what the guest left there: whether that was so.
     fn put(&self, left: &[LeftFile]) -> Result<bool, String> {
         let place = &self.place;
         let replaces = match place.put(&self.file) {
@@ -155,7 +155,7 @@ impl New {
         }
     }
 
-    /// Whether what was there was what the domain left.
+    /// Whether what was there was what the guest left.
     fn exchange(&self, left: &[LeftFile]) -> io::Result<bool> {
         let place = &self.place;
         let is_left = |name| -> io::Result<bool> {
@@ -204,10 +204,11 @@ mod tests {
     use drover_types::Bytes;
     use std::fs;
     use std::os::unix::fs::MetadataExt as _;
+    use uuid::Uuid;
 
     const ID: MigrationId = MigrationId(Uuid::from_u128(7));
     const LEFT: MigrationId = MigrationId(Uuid::from_u128(6));
-    const DOMAIN: Uuid = Uuid::from_u128(8);
+    const DOMAIN: Owner = Owner::Domain(Uuid::from_u128(8));
 
     fn works() -> Works {
         Works::default()
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_was_made_is_as_its_disks_own_and_goes_when_the_domain_does_not_come() {
+    async fn a_file_that_was_made_is_as_its_disks_own_and_goes_when_its_guest_does_not_come() {
         let folder = tempfile::tempdir().unwrap();
         let state = tempfile::tempdir().unwrap();
         let path = folder.path().join("web.img");
@@ -254,7 +255,7 @@ mod tests {
             mode: 0o4640,
             ..disk(&path)
         };
-        let made = make(&works(), state.path(), ID, DOMAIN, &[told]).await;
+        let made = make(&works(), state.path(), ID, &DOMAIN, &[told]).await;
         assert_eq!(made, Ok(None));
         let found = fs::metadata(&path).unwrap();
         assert_eq!((found.len(), found.mode() & 0o7777), (1 << 20, 0o640));
@@ -288,7 +289,7 @@ mod tests {
             &works(),
             state.path(),
             ID,
-            DOMAIN,
+            &DOMAIN,
             &[disk(&first), disk(&second)],
         )
         .await
@@ -307,7 +308,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let state = tempfile::tempdir().unwrap();
         let path = folder.path().join("web.img");
-        make(&works(), state.path(), ID, DOMAIN, &[disk(&path)])
+        make(&works(), state.path(), ID, &DOMAIN, &[disk(&path)])
             .await
             .unwrap();
         let other = folder.path().join("restored.img");
@@ -326,7 +327,7 @@ mod tests {
             &works(),
             state.path(),
             ID,
-            DOMAIN,
+            &DOMAIN,
             &[disk(&copied), disk(&used)],
         )
         .await
@@ -364,22 +365,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_domain_that_comes_back_has_what_it_left_replaced_and_no_other_has() {
+    async fn a_guest_that_comes_back_has_what_it_left_replaced_and_no_other_has() {
         let folder = tempfile::tempdir().unwrap();
         let state = tempfile::tempdir().unwrap();
         let path = folder.path().join("web.img");
         fs::write(&path, "contents").unwrap();
-        leave(state.path(), LEFT, DOMAIN, &[disk(&path)]).unwrap();
+        leave(state.path(), LEFT, &DOMAIN, &[disk(&path)]).unwrap();
         let another = make(
             &works(),
             state.path(),
             ID,
-            Uuid::from_u128(9),
+            &Owner::Domain(Uuid::from_u128(9)),
             &[disk(&path)],
         )
         .await;
         assert!(another.unwrap_err().contains("another file is there"));
-        let told = make(&works(), state.path(), ID, DOMAIN, &[disk(&path)])
+        let told = make(&works(), state.path(), ID, &DOMAIN, &[disk(&path)])
             .await
             .unwrap();
         assert!(told.unwrap().contains("is replaced"));
@@ -394,19 +395,25 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let [first, second] = ["a.img", "b.img"].map(|name| folder.path().join(name));
         fs::write(&first, "contents").unwrap();
-        leave(state.path(), LEFT, DOMAIN, &[disk(&first)]).unwrap();
+        leave(state.path(), LEFT, &DOMAIN, &[disk(&first)]).unwrap();
         let nowhere = NewDisk {
             path: folder.path().join("none/b.img"),
             ..disk(&second)
         };
-        let why = make(&works(), state.path(), ID, DOMAIN, &[disk(&first), nowhere])
-            .await
-            .unwrap_err();
+        let why = make(
+            &works(),
+            state.path(),
+            ID,
+            &DOMAIN,
+            &[disk(&first), nowhere],
+        )
+        .await
+        .unwrap_err();
         assert!(why.contains("there is no such folder"), "{why}");
         assert_eq!(fs::read(&first).unwrap(), b"contents");
         fs::write(&second, "somebody's").unwrap();
         let both = [disk(&first), disk(&second)];
-        let why = make(&works(), state.path(), ID, DOMAIN, &both)
+        let why = make(&works(), state.path(), ID, &DOMAIN, &both)
             .await
             .unwrap_err();
         assert!(why.contains("b.img is not made: another file"), "{why}");
@@ -424,7 +431,7 @@ mod tests {
             &works(),
             state.path(),
             ID,
-            DOMAIN,
+            &DOMAIN,
             &[disk(&held), disk(&free)],
         )
         .await

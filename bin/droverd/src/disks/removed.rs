@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use drover_types::MigrationId;
 
-use super::super::files::holder;
 use super::identity::{AtRest, FileId};
 use super::ledger::{Made, forget, read, write};
 use super::limits;
 use super::place::{Name, Place};
 use super::works::{Stop, Works};
+use crate::libvirt::holder;
 
 /// What a file is that may be one that was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -124,7 +124,7 @@ fn read(told: &str) -> Result<Image, String> {
 /// Why one that has another file below it is not copied.
 pub fn changes_of(below: &str) -> String {
     format!(
-        "is changes of {below} only, which are not copied apart: `virsh blockpull` makes one file of both"
+        "is changes of {below} only, which are not copied apart: make one file of both (`virsh blockpull` of a domain, `qemu-img rebase -b \"\"` of a guest that is off)"
     )
 }
 

@@ -10,14 +10,13 @@ use drover_api::{DiskLayout, NEW_DISKS, NewDisk};
 use drover_types::{Bytes, MigrationId};
 use jiff::Timestamp;
 use tokio::time::Instant;
-use uuid::Uuid;
 
-use super::super::files::{Looks, holder};
-use super::super::offers::Offer;
 use super::identity::FileId;
 use super::ledger::{self, Made};
 use super::left::{LeftFile, left};
 use super::limits;
+use super::owner::Owner;
+use crate::libvirt::{Looks, Offer, holder};
 
 /// Of `st_blocks` (stat(2)).
 pub const BLOCK: u64 = 512;
@@ -44,7 +43,7 @@ pub struct There {
     bytes: Bytes,
     allocated: Bytes,
     modified: Option<SystemTime>,
-    /// This very domain left it here.
+    /// This very guest left it here.
     is_left: bool,
     /// This migration had it made, which has not ended yet, or has left it for now.
     made_by: Option<MigrationId>,
@@ -55,26 +54,23 @@ pub struct There {
 /// What is known here of files of disks.
 #[derive(Debug, Clone, Default)]
 struct Known {
-    /// Those that the domain left.
+    /// Those that the guest left.
     left: Vec<LeftFile>,
     /// Those that were made for other migrations, which may be written to still.
     made: Vec<(MigrationId, Made)>,
 }
 
 /// What this host says to whoever asks whether they can be made.
-pub async fn offer(looks: &Looks, state: &Path, domain: &str, disks: &[NewDisk]) -> Offer {
-    let Ok(domain) = domain.parse::<Uuid>() else {
-        return Offer::NotKnown(format!("{domain:?} is no id of a domain"));
-    };
+pub async fn offer(looks: &Looks, state: &Path, owner: &Owner, disks: &[NewDisk]) -> Offer {
     if disks.len() > NEW_DISKS {
         let count = disks.len();
         return Offer::Lacks(format!(
             "{count} disks come, and at most {NEW_DISKS} are taken"
         ));
     }
-    let state = state.to_owned();
+    let (state, owner) = (state.to_owned(), owner.clone());
     let known = tokio::task::spawn_blocking(move || Known {
-        left: left(&state, domain),
+        left: left(&state, &owner),
         made: ledger::all(&state),
     });
     let known = match known.await {
@@ -199,7 +195,7 @@ fn in_the_way(disk: &NewDisk, there: &There) -> Option<String> {
     let path = disk.path.display();
     if let (true, Some(pid)) = (there.is_left, there.holder) {
         return Some(format!(
-            "{path}, which the domain left there, is open in process {pid} there"
+            "{path}, which it left there when it was handed off, is open in process {pid} there"
         ));
     }
     if there.is_left {
@@ -208,14 +204,14 @@ fn in_the_way(disk: &NewDisk, there: &There) -> Option<String> {
     if let Some(id) = there.made_by {
         return Some(format!(
             "{path} is there already, as migration {id} had it made: where that has ended it goes within some seconds, once its source has said \
-             that it keeps the domain: try again then"
+             that it keeps its guest: try again then"
         ));
     }
     let written = there.modified.and_then(|at| Timestamp::try_from(at).ok());
     let written = written.map_or_else(String::new, |at| format!(", last written to at {at:.0}"));
     let bytes = there.bytes;
     Some(format!(
-        "{path} is there already ({bytes}{written}), and is none that the domain left there: move it away, if nobody needs it there"
+        "{path} is there already ({bytes}{written}), and is none that it left there when it was handed off: move it away, if nobody needs it there"
     ))
 }
 
@@ -237,6 +233,7 @@ pub fn most(disk: &NewDisk) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use uuid::Uuid;
 
     const ID: MigrationId = MigrationId(Uuid::from_u128(7));
 
@@ -282,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_domain_left_there_and_nobody_has_open_may_be_in_its_place() {
+    fn only_what_the_guest_left_there_and_nobody_has_open_may_be_in_its_place() {
         let there = |is_left, holder| There {
             bytes: Bytes(5 << 20),
             allocated: Bytes(5 << 20),

@@ -6,7 +6,7 @@ pub const IMAGE: Duration = Duration::from_secs(10);
 /// For all files to be made, which is a part of what a destination may take to get ready (`HYPERVISOR_START` of `migrate`, 50 s).
 pub const MAKE: Duration = Duration::from_secs(40);
 
-/// For all files of a domain to be looked at or removed: to remove a file of a TiB takes some seconds. Nobody but who pays debts waits
+/// For all files of a guest to be looked at or removed: to remove a file of a TiB takes some seconds. Nobody but who pays debts waits
 /// for it, and it goes on.
 pub const REMOVE: Duration = Duration::from_secs(15);
 
@@ -14,4 +14,4 @@ pub const REMOVE: Duration = Duration::from_secs(15);
 pub const SAID_BYTES: u64 = 1 << 20;
 
 /// For a look at folders and files: as for others that a domain needs.
-pub const LOOK: Duration = super::super::limits::LOOK_FOR_FILES;
+pub const LOOK: Duration = crate::libvirt::LOOK_FOR_FILES;

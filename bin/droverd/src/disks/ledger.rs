@@ -20,7 +20,7 @@ pub struct Made {
     pub path: PathBuf,
     /// None before all were there under any name.
     pub file: Option<FileId>,
-    /// As it was once libvirt had ended what it copied, and nobody had it open; none before.
+    /// As it was once nothing was copied to it any more, and nobody had it open; none before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_rest: Option<AtRest>,
     /// What it may come to: nobody else is promised that room meanwhile.
@@ -40,10 +40,11 @@ pub fn all(state: &Path) -> Vec<(MigrationId, Made)> {
     recorded(state).into_iter().flat_map(made).collect()
 }
 
-fn recorded(state: &Path) -> Vec<MigrationId> {
+/// The migrations for which files were made here that are their own still. What cannot be read is none.
+pub fn recorded(state: &Path) -> BTreeSet<MigrationId> {
     let Ok(found) = fs::read_dir(state.join(FOLDER)) else {
         // There are none.
-        return Vec::new();
+        return BTreeSet::new();
     };
     let names = found
         .flatten()
@@ -66,7 +67,13 @@ pub fn is_recorded(state: &Path, migration: MigrationId) -> bool {
     ledger(state, migration).exists()
 }
 
-/// They are the domain's from now on.
+/// Where files were made for one, as far as that can be read.
+pub fn paths(state: &Path, migration: MigrationId) -> Vec<PathBuf> {
+    let made = read(state, migration).unwrap_or_default();
+    made.into_iter().map(|made| made.path).collect()
+}
+
+/// They are the guest's from now on.
 pub fn forget(state: &Path, migration: MigrationId) {
     let file = ledger(state, migration);
     if let Err(error) = files::remove(&file) {

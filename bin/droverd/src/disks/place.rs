@@ -114,7 +114,7 @@ impl Place {
         let exchanged = renameat_with(folder, own, folder, beside, RenameFlags::EXCHANGE);
         exchanged.map_err(|error| match error {
             Errno::INVAL | Errno::NOSYS => io::Error::other(
-                "its file system cannot exchange two files (renameat2(2)): remove the file there that the domain left",
+                "its file system cannot exchange two files (renameat2(2)): remove the file there that the guest left",
             ),
             error => error.into(),
         })
