@@ -12,14 +12,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{guest, until};
-use drover_api::{ClientError, ErrorCode, MigrateRequest, MigrationPhase, MigrationView};
+use drover_api::{
+    ClientError, ErrorCode, MigrateRequest, MigrationPhase, MigrationView, MoveState, PlanRequest,
+    RunRequest, RunResult, RunView,
+};
 use drover_libvirt::DomainState;
+use drover_plan::{Plan, Request, text};
 use drover_types::{MigrationId, ReductionMode};
 use pair::{Pair, Side, to};
 use tempfile::TempDir;
 
 on_each_libvirt! {
     a_domain_moves_with_its_disks_where_that_is_asked_for_and_comes_back_over_what_it_left
+    a_host_is_emptied_with_local_disks_by_word_and_all_come_home_over_what_they_left
+    domains_find_room_for_their_disks_together_or_stay_before_anything_starts
     a_file_that_is_there_already_keeps_a_domain_away_and_stays_as_it_is
     a_domain_with_a_checkpoint_or_that_is_backed_up_stays_and_moves_once_it_has_none
     what_was_made_for_disks_goes_when_the_agent_is_killed_and_the_domain_stays
@@ -194,6 +200,160 @@ async fn a_domain_moves_with_its_disks_where_that_is_asked_for_and_comes_back_ov
     are_the_same(&pair);
     hold(&pair.a, 9);
     assert_eq!(files(&pair.a), "web.img\nweb.qcow2\n");
+}
+
+fn drain(with_disks: bool) -> Request {
+    Request::Drain {
+        hosts: ["a".parse().unwrap()].into(),
+        avoid: [].into(),
+        with_disks,
+    }
+}
+
+fn fail_back(with_disks: bool) -> RunRequest {
+    RunRequest {
+        fail_back: true,
+        ..RunRequest::of(Request::Resume {
+            host: "a".parse().unwrap(),
+            homes: Vec::new(),
+            avoid: [].into(),
+            with_disks,
+        })
+    }
+}
+
+/// The run at its end.
+async fn run(pair: &Pair, request: RunRequest) -> RunView {
+    let client = &pair.a.agent().client;
+    let begun = client.start_run(&request).await;
+    let id = begun
+        .unwrap_or_else(|error| panic!("{error:?}\n{}", pair.logs()))
+        .id;
+    until("the run has ended", async || {
+        let view = client.run(id).await;
+        view.is_ok_and(|view| view.phase.has_ended())
+    })
+    .await;
+    client.run(id).await.unwrap()
+}
+
+/// The agent of the first host knows that these run there.
+async fn knows(pair: &Pair, names: &[&str]) {
+    until("the agent knows the domains", async || {
+        let vms = pair.a.agent().client.vms().await.unwrap();
+        let runs = |name: &&str| vms.iter().any(|vm| vm.name == *name && vm.pid.is_some());
+        names.iter().all(runs)
+    })
+    .await;
+}
+
+async fn planned(pair: &Pair, with_disks: bool) -> Plan {
+    let request = PlanRequest {
+        request: drain(with_disks),
+    };
+    let planned = pair.a.agent().client.plan(&request).await;
+    planned
+        .unwrap_or_else(|error| panic!("{error:?}\n{}", pair.logs()))
+        .plan
+}
+
+async fn a_host_is_emptied_with_local_disks_by_word_and_all_come_home_over_what_they_left(
+    libvirt: PathBuf,
+) {
+    let pair = pair(&libvirt).await;
+    pair.a.host.define(&guest::idle("db"));
+    pair.a.host.virsh(&["start", "db"]);
+    knows(&pair, &["web", "db"]).await;
+
+    let plan = planned(&pair, true).await;
+    let told: Vec<_> = plan.steps.iter().filter_map(|step| step.disks).collect();
+    assert_eq!((plan.steps.len(), told.len()), (2, 1), "{plan:#?}");
+    assert_eq!(told[0].disks.size.0, 64 << 20);
+    assert!(told[0].disks.allocated.0 >= 48 << 20, "{told:?}");
+    assert_eq!(files(&pair.b), "", "nothing was begun");
+
+    let drained = run(&pair, RunRequest::of(drain(true))).await;
+    assert_eq!(drained.result, Some(RunResult::Completed), "{drained:#?}");
+    assert_eq!(pair.a.host.qemus(), Vec::<String>::new());
+    are_the_same(&pair);
+    let next = drained.next.unwrap();
+    assert!(next.contains("stale"), "{next}");
+    assert!(
+        next.contains("`drover resume a --fail-back --with-disks`"),
+        "{next}"
+    );
+
+    // What it writes since is to come home, and by the word only.
+    write(&pair.b, 9);
+    let resumed = run(&pair, fail_back(false)).await;
+    assert_eq!(resumed.result, Some(RunResult::Completed), "{resumed:#?}");
+    let [away] = &resumed.left[..] else {
+        panic!("{resumed:#?}");
+    };
+    assert!(away.why.contains("--with-disks"), "{away:?}");
+    assert_eq!(pair.b.state().await, Some(DomainState::Running));
+
+    let resumed = run(&pair, fail_back(true)).await;
+    assert_eq!(resumed.result, Some(RunResult::Completed), "{resumed:#?}");
+    assert_eq!(pair.a.state().await, Some(DomainState::Running));
+    are_the_same(&pair);
+    hold(&pair.a, 9);
+    assert_eq!(files(&pair.a), "web.img\nweb.qcow2\n");
+
+    // Without the word it stays, and the other one goes.
+    knows(&pair, &["web", "db"]).await;
+    let drained = run(&pair, RunRequest::of(drain(false))).await;
+    assert_eq!(drained.result, Some(RunResult::Partial), "{drained:#?}");
+    let [stays] = &drained.left[..] else {
+        panic!("{drained:#?}");
+    };
+    assert!(stays.why.contains("--with-disks"), "{stays:?}");
+    let moved: Vec<_> = drained.moves.iter().map(|step| step.state).collect();
+    assert_eq!(moved, [MoveState::Moved], "{drained:#?}");
+    assert_eq!(pair.a.state().await, Some(DomainState::Running));
+}
+
+/// Each of two domains would find room there, and both do not.
+async fn domains_find_room_for_their_disks_together_or_stay_before_anything_starts(
+    libvirt: PathBuf,
+) {
+    let pair = pair(&libvirt).await;
+    let own = "/run/images/db.img";
+    pair.a
+        .host
+        .shell(&format!("qemu-img create -q -f raw {own} {SIZE}"));
+    let disk = format!(
+        "<disk type='file' device='disk'><driver name='qemu' type='raw'/><source file='{own}'/><target dev='vda' bus='virtio'/></disk>"
+    );
+    let db = guest::idle("db").replace("<memballoon", &(disk + "<memballoon"));
+    pair.a.host.define(&db);
+    pair.a.host.virsh(&["start", "db"]);
+    knows(&pair, &["web", "db"]).await;
+    pair.b
+        .host
+        .shell(&format!("mount -t tmpfs -o size=90M none {FOLDER}"));
+
+    let plan = planned(&pair, true).await;
+    let words = text::plan(&plan);
+    assert_eq!((plan.steps.len(), plan.unmoved.len()), (1, 1), "{words}");
+    assert!(
+        words.contains("left in /run/images for disks that may come to"),
+        "{words}"
+    );
+    assert_eq!(files(&pair.b), "", "nothing was begun");
+
+    pair.b
+        .host
+        .shell(&format!("mount -t tmpfs -o size=16M none {FOLDER}"));
+    let drained = run(&pair, RunRequest::of(drain(true))).await;
+    assert_eq!(drained.result, Some(RunResult::Partial), "{drained:#?}");
+    assert_eq!(drained.moves, Vec::new());
+    for left in &drained.left {
+        let both = left.why.contains("may come to") && left.why.contains("16 MiB are free");
+        assert!(both, "{left:?}");
+    }
+    assert_eq!(files(&pair.b), "");
+    assert_eq!(pair.a.state().await, Some(DomainState::Running));
 }
 
 async fn a_file_that_is_there_already_keeps_a_domain_away_and_stays_as_it_is(libvirt: PathBuf) {

@@ -268,6 +268,7 @@ impl Pair {
         let request = Request::Drain {
             hosts: ["a".parse().unwrap()].into(),
             avoid: [].into(),
+            with_disks: false,
         };
         let planned = self.a.agent().client.plan(&PlanRequest { request }).await;
         text::plan(&planned.unwrap().plan)

@@ -25,9 +25,10 @@ mod works;
 pub use described::{LocalDisk, described};
 pub use ledger::{forget, forget_all_but, is_recorded};
 pub use left::{left_by, told};
+pub use limits::LOOK;
 pub use made::make;
 pub use removed::{listed, remove, settle};
-pub use room::offer;
+pub use room::{Share, offer};
 pub use works::Works;
 
 use drover_api::{DomainNeed, MovingDomain, NewDisk};
