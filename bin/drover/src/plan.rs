@@ -49,6 +49,9 @@ pub struct Drain {
     /// Replace that file
     #[arg(long, requires = "output")]
     force: bool,
+    /// Copy disks that only their own host has along with libvirt's domains, which stay otherwise
+    #[arg(long)]
+    with_disks: bool,
 }
 
 /// `drover plan …`
@@ -57,6 +60,7 @@ pub async fn run(agent: &Agent, PlanCommand::Drain(what): PlanCommand) -> Result
         request: Request::Drain {
             hosts: what.hosts.into_iter().collect(),
             avoid: Avoid::new(),
+            with_disks: what.with_disks,
         },
     };
     show(agent, &request, what.output.as_deref(), what.force).await

@@ -40,6 +40,7 @@ pub async fn drain(agent: &Agent, what: DrainArgs, json: bool) -> Result<Outcome
         None => RunRequest::of(Request::Drain {
             hosts: what.hosts.into_iter().collect(),
             avoid: Avoid::new(),
+            with_disks: what.with_disks,
         }),
     };
     if what.dry_run {
@@ -61,6 +62,7 @@ pub async fn resume(agent: &Agent, what: ResumeArgs, json: bool) -> Result<Outco
             host: what.host,
             homes: Vec::new(),
             avoid: Avoid::new(),
+            with_disks: what.with_disks,
         })
     };
     carry_out(agent, &wanted, what.detach, json).await
@@ -76,6 +78,7 @@ pub async fn maintenance(
         MaintenanceCommand::On {
             host,
             dry_run,
+            with_disks,
             detach,
         } => {
             let what = DrainArgs {
@@ -84,14 +87,20 @@ pub async fn maintenance(
                 output: None,
                 force: false,
                 plan: None,
+                with_disks,
                 detach,
             };
             drain(agent, what, json).await
         }
-        MaintenanceCommand::Off { host, detach } => {
+        MaintenanceCommand::Off {
+            host,
+            with_disks,
+            detach,
+        } => {
             let what = ResumeArgs {
                 host,
                 fail_back: true,
+                with_disks,
                 detach,
             };
             resume(agent, what, json).await
@@ -105,6 +114,7 @@ pub async fn rebalance(agent: &Agent, what: RebalanceArgs, json: bool) -> Result
         min_gain: what.min_gain,
         most_moves: what.most,
         avoid: Avoid::new(),
+        with_disks: what.with_disks,
     };
     if what.dry_run {
         return plan::show(agent, &PlanRequest { request }, None, false).await;

@@ -43,6 +43,7 @@ fn drain() -> Request {
     Request::Drain {
         hosts: ["a".parse().unwrap()].into(),
         avoid: [].into(),
+        with_disks: false,
     }
 }
 
@@ -51,6 +52,7 @@ fn resume() -> RunRequest {
         host: "a".parse().unwrap(),
         homes: Vec::new(),
         avoid: [].into(),
+        with_disks: false,
     };
     RunRequest {
         fail_back: true,

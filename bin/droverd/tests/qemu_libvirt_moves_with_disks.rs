@@ -4,6 +4,8 @@
 
 #[path = "../../../crates/libvirt/tests/common/mod.rs"]
 mod common;
+#[path = "qemu_libvirt_moves_with_disks/faults.rs"]
+mod faults;
 #[path = "qemu_libvirt_moves/pair.rs"]
 mod pair;
 mod support;
@@ -13,8 +15,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{guest, until};
-use drover_api::{ClientError, ErrorCode, MigrateRequest, MigrationPhase, MigrationView};
+use drover_api::{
+    ClientError, ErrorCode, MigrateRequest, MigrationPhase, MigrationView, MoveState, PlanRequest,
+    RunRequest, RunResult, RunView,
+};
 use drover_libvirt::DomainState;
+use drover_plan::{Plan, Request, text};
 use drover_types::{MigrationId, ReductionMode};
 use pair::{Pair, Side, to};
 use serde_json::Value;
@@ -22,51 +28,55 @@ use tempfile::TempDir;
 
 on_each_libvirt! {
     a_domain_moves_with_its_disks_where_that_is_asked_for_and_comes_back_over_what_it_left
+    a_host_is_emptied_with_local_disks_by_word_and_all_come_home_over_what_they_left
+    domains_find_room_for_their_disks_together_or_stay_before_anything_starts
     a_file_that_is_there_already_keeps_a_domain_away_and_stays_as_it_is
     bitmaps_of_what_was_written_move_with_a_disk_and_one_that_records_no_more_keeps_it
     a_domain_with_a_checkpoint_or_that_is_backed_up_stays_and_moves_once_it_has_none
     what_was_made_for_disks_goes_when_the_agent_is_killed_and_the_domain_stays
-    disks_are_copied_on_over_the_nic_that_is_left_and_what_was_made_goes_when_none_is
     a_copy_that_is_cancelled_leaves_the_domain_running_and_is_begun_again_as_often_as_is_wanted
-    a_destination_whose_file_system_fills_up_keeps_nothing_and_the_domain_runs_on
 }
 
 /// On a file system that each host has for itself.
 const FOLDER: &str = "/run/images";
 
-/// The domain's disks: names for the guest, files and formats.
+/// The domain's disks: names for the guest, files and formats. A guest that works has its first for itself.
 const DISKS: [(&str, &str, &str); 2] = [
-    ("vda", "/run/images/web.qcow2", "qcow2"),
-    ("vdb", "/run/images/web.img", "raw"),
+    ("vdb", "/run/images/web.qcow2", "qcow2"),
+    ("vdc", "/run/images/web.img", "raw"),
 ];
 
 /// What each of them holds.
 const SIZE: &str = "32M";
 
-fn xml() -> String {
+/// In libvirt's XML.
+fn devices() -> String {
     let disks = DISKS.map(|(target, file, format)| {
         format!(
             "<disk type='file' device='disk'><driver name='qemu' type='{format}' discard='unmap'/><source file='{file}'/>\
              <target dev='{target}' bus='virtio'/></disk>"
         )
     });
-    guest::idle("web").replace("<memballoon", &(disks.concat() + "<memballoon"))
+    disks.concat()
+}
+
+/// Something is in the disks on the first host, and a folder for them on the second.
+fn prepare(a: &mut Side, b: &mut Side) {
+    for side in [&*a, &*b] {
+        side.host.shell(&format!("mkdir {FOLDER}"));
+    }
+    for (_, file, format) in DISKS {
+        a.host.shell(&format!(
+            "qemu-img create -q -f {format} {file} {SIZE} && qemu-io -f {format} -c 'write -P 7 1M 24M' {file} && chmod 640 {file}"
+        ));
+    }
 }
 
 /// A domain on the first host whose disks have something in them, and an empty folder on the second.
 async fn pair(libvirt: &Path) -> Pair {
-    let prepare = |a: &mut Side, b: &mut Side| {
-        for side in [&*a, &*b] {
-            side.host.shell(&format!("mkdir {FOLDER}"));
-        }
-        for (_, file, format) in DISKS {
-            a.host.shell(&format!(
-                "qemu-img create -q -f {format} {file} {SIZE} && qemu-io -f {format} -c 'write -P 7 1M 24M' {file} && chmod 640 {file}"
-            ));
-        }
-    };
+    let xml = guest::idle("web").replace("<memballoon", &(devices() + "<memballoon"));
     let folder = TempDir::new().unwrap();
-    Pair::prepared(libvirt, folder, &xml(), prepare).await.0
+    Pair::prepared(libvirt, folder, &xml, prepare).await.0
 }
 
 fn with_disks(host: &str) -> MigrateRequest {
@@ -199,6 +209,160 @@ async fn a_domain_moves_with_its_disks_where_that_is_asked_for_and_comes_back_ov
     assert_eq!(files(&pair.a), "web.img\nweb.qcow2\n");
 }
 
+fn drain(with_disks: bool) -> Request {
+    Request::Drain {
+        hosts: ["a".parse().unwrap()].into(),
+        avoid: [].into(),
+        with_disks,
+    }
+}
+
+fn fail_back(with_disks: bool) -> RunRequest {
+    RunRequest {
+        fail_back: true,
+        ..RunRequest::of(Request::Resume {
+            host: "a".parse().unwrap(),
+            homes: Vec::new(),
+            avoid: [].into(),
+            with_disks,
+        })
+    }
+}
+
+/// The run at its end.
+async fn run(pair: &Pair, request: RunRequest) -> RunView {
+    let client = &pair.a.agent().client;
+    let begun = client.start_run(&request).await;
+    let id = begun
+        .unwrap_or_else(|error| panic!("{error:?}\n{}", pair.logs()))
+        .id;
+    until("the run has ended", async || {
+        let view = client.run(id).await;
+        view.is_ok_and(|view| view.phase.has_ended())
+    })
+    .await;
+    client.run(id).await.unwrap()
+}
+
+/// The agent of the first host knows that these run there.
+async fn knows(pair: &Pair, names: &[&str]) {
+    until("the agent knows the domains", async || {
+        let vms = pair.a.agent().client.vms().await.unwrap();
+        let runs = |name: &&str| vms.iter().any(|vm| vm.name == *name && vm.pid.is_some());
+        names.iter().all(runs)
+    })
+    .await;
+}
+
+async fn planned(pair: &Pair, with_disks: bool) -> Plan {
+    let request = PlanRequest {
+        request: drain(with_disks),
+    };
+    let planned = pair.a.agent().client.plan(&request).await;
+    planned
+        .unwrap_or_else(|error| panic!("{error:?}\n{}", pair.logs()))
+        .plan
+}
+
+async fn a_host_is_emptied_with_local_disks_by_word_and_all_come_home_over_what_they_left(
+    libvirt: PathBuf,
+) {
+    let pair = pair(&libvirt).await;
+    pair.a.host.define(&guest::idle("db"));
+    pair.a.host.virsh(&["start", "db"]);
+    knows(&pair, &["web", "db"]).await;
+
+    let plan = planned(&pair, true).await;
+    let told: Vec<_> = plan.steps.iter().filter_map(|step| step.disks).collect();
+    assert_eq!((plan.steps.len(), told.len()), (2, 1), "{plan:#?}");
+    assert_eq!(told[0].disks.size.0, 64 << 20);
+    assert!(told[0].disks.allocated.0 >= 48 << 20, "{told:?}");
+    assert_eq!(files(&pair.b), "", "nothing was begun");
+
+    let drained = run(&pair, RunRequest::of(drain(true))).await;
+    assert_eq!(drained.result, Some(RunResult::Completed), "{drained:#?}");
+    assert_eq!(pair.a.host.qemus(), Vec::<String>::new());
+    are_the_same(&pair);
+    let next = drained.next.unwrap();
+    assert!(next.contains("stale"), "{next}");
+    assert!(
+        next.contains("`drover resume a --fail-back --with-disks`"),
+        "{next}"
+    );
+
+    // What it writes since is to come home, and by the word only.
+    write(&pair.b, 9);
+    let resumed = run(&pair, fail_back(false)).await;
+    assert_eq!(resumed.result, Some(RunResult::Completed), "{resumed:#?}");
+    let [away] = &resumed.left[..] else {
+        panic!("{resumed:#?}");
+    };
+    assert!(away.why.contains("--with-disks"), "{away:?}");
+    assert_eq!(pair.b.state().await, Some(DomainState::Running));
+
+    let resumed = run(&pair, fail_back(true)).await;
+    assert_eq!(resumed.result, Some(RunResult::Completed), "{resumed:#?}");
+    assert_eq!(pair.a.state().await, Some(DomainState::Running));
+    are_the_same(&pair);
+    hold(&pair.a, 9);
+    assert_eq!(files(&pair.a), "web.img\nweb.qcow2\n");
+
+    // Without the word it stays, and the other one goes.
+    knows(&pair, &["web", "db"]).await;
+    let drained = run(&pair, RunRequest::of(drain(false))).await;
+    assert_eq!(drained.result, Some(RunResult::Partial), "{drained:#?}");
+    let [stays] = &drained.left[..] else {
+        panic!("{drained:#?}");
+    };
+    assert!(stays.why.contains("--with-disks"), "{stays:?}");
+    let moved: Vec<_> = drained.moves.iter().map(|step| step.state).collect();
+    assert_eq!(moved, [MoveState::Moved], "{drained:#?}");
+    assert_eq!(pair.a.state().await, Some(DomainState::Running));
+}
+
+/// Each of two domains would find room there, and both do not.
+async fn domains_find_room_for_their_disks_together_or_stay_before_anything_starts(
+    libvirt: PathBuf,
+) {
+    let pair = pair(&libvirt).await;
+    let own = "/run/images/db.img";
+    pair.a
+        .host
+        .shell(&format!("qemu-img create -q -f raw {own} {SIZE}"));
+    let disk = format!(
+        "<disk type='file' device='disk'><driver name='qemu' type='raw'/><source file='{own}'/><target dev='vda' bus='virtio'/></disk>"
+    );
+    let db = guest::idle("db").replace("<memballoon", &(disk + "<memballoon"));
+    pair.a.host.define(&db);
+    pair.a.host.virsh(&["start", "db"]);
+    knows(&pair, &["web", "db"]).await;
+    pair.b
+        .host
+        .shell(&format!("mount -t tmpfs -o size=90M none {FOLDER}"));
+
+    let plan = planned(&pair, true).await;
+    let words = text::plan(&plan);
+    assert_eq!((plan.steps.len(), plan.unmoved.len()), (1, 1), "{words}");
+    assert!(
+        words.contains("left in /run/images for disks that may come to"),
+        "{words}"
+    );
+    assert_eq!(files(&pair.b), "", "nothing was begun");
+
+    pair.b
+        .host
+        .shell(&format!("mount -t tmpfs -o size=16M none {FOLDER}"));
+    let drained = run(&pair, RunRequest::of(drain(true))).await;
+    assert_eq!(drained.result, Some(RunResult::Partial), "{drained:#?}");
+    assert_eq!(drained.moves, Vec::new());
+    for left in &drained.left {
+        let both = left.why.contains("may come to") && left.why.contains("16 MiB are free");
+        assert!(both, "{left:?}");
+    }
+    assert_eq!(files(&pair.b), "");
+    assert_eq!(pair.a.state().await, Some(DomainState::Running));
+}
+
 async fn a_file_that_is_there_already_keeps_a_domain_away_and_stays_as_it_is(libvirt: PathBuf) {
     let pair = pair(&libvirt).await;
     let (_, file, _) = DISKS[1];
@@ -303,11 +467,11 @@ async fn a_domain_with_a_checkpoint_or_that_is_backed_up_stays_and_moves_once_it
         pair.a.host.virsh(&words)
     };
     // Only a qcow2 can have what it needs.
-    virsh("checkpoint-create-as web monday --diskspec vda --diskspec vdb,checkpoint=no");
+    virsh("checkpoint-create-as web monday --diskspec vdb --diskspec vdc,checkpoint=no");
     // It runs until whoever reads from it has all, and nobody does.
     let backup = "<domainbackup mode=\"pull\"><server transport=\"unix\" socket=\"/run/backup.sock\"/>\
-                  <disks><disk name=\"vda\" type=\"file\"><scratch file=\"/run/scratch\"/></disk>\
-                  <disk name=\"vdb\" backup=\"no\"/></disks></domainbackup>";
+                  <disks><disk name=\"vdb\" type=\"file\"><scratch file=\"/run/scratch\"/></disk>\
+                  <disk name=\"vdc\" backup=\"no\"/></disks></domainbackup>";
     pair.a
         .host
         .shell(&format!("echo '{backup}' >/run/backup.xml"));
@@ -387,35 +551,6 @@ async fn what_was_made_for_disks_goes_when_the_agent_is_killed_and_the_domain_st
     assert_eq!(files(&pair.a), "web.img\nweb.qcow2\n");
 }
 
-async fn disks_are_copied_on_over_the_nic_that_is_left_and_what_was_made_goes_when_none_is(
-    libvirt: PathBuf,
-) {
-    let pair = pair(&libvirt).await;
-    let before = checksums(&pair.a);
-    let id = begun_slowly(&pair).await;
-    pair.loses("eth1", id).await;
-    assert_eq!(pair.a.migration(id).await.paths.len(), 2);
-    pair.a.host.shell("ip link set eth0 down");
-    pair.a.phase_is(id, MigrationPhase::Failed).await;
-    for nic in ["eth0", "eth1"] {
-        pair.a.host.shell(&format!("ip link set {nic} up"));
-    }
-    pair.has_stayed().await;
-    until("what was made is gone", async || files(&pair.b).is_empty()).await;
-    assert_eq!(checksums(&pair.a), before);
-
-    let id = begun_slowly(&pair).await;
-    pair.loses("eth1", id).await;
-    pair.unlimited().await;
-    pair.has_moved(id, DomainState::Running).await;
-    are_the_same(&pair);
-}
-
-/// Of the files, which its idle guest leaves as they are.
-fn checksums(side: &Side) -> String {
-    side.host.shell(&format!("cksum {FOLDER}/*"))
-}
-
 async fn a_copy_that_is_cancelled_leaves_the_domain_running_and_is_begun_again_as_often_as_is_wanted(
     libvirt: PathBuf,
 ) {
@@ -436,24 +571,4 @@ async fn a_copy_that_is_cancelled_leaves_the_domain_running_and_is_begun_again_a
     let id = begun(&pair).await;
     pair.has_moved(id, DomainState::Running).await;
     are_the_same(&pair);
-}
-
-async fn a_destination_whose_file_system_fills_up_keeps_nothing_and_the_domain_runs_on(
-    libvirt: PathBuf,
-) {
-    let pair = pair(&libvirt).await;
-    pair.b
-        .host
-        .shell(&format!("mount -t tmpfs -o size=80M tmpfs {FOLDER}"));
-    let id = begun_slowly(&pair).await;
-    let filled = format!("dd if=/dev/zero of={FOLDER}/other bs=1M 2>/dev/null || true");
-    pair.b.host.shell(&filled);
-    pair.unlimited().await;
-    pair.a.phase_is(id, MigrationPhase::Failed).await;
-    pair.has_stayed().await;
-    until("what was made is gone", async || {
-        files(&pair.b) == "other\n"
-    })
-    .await;
-    write(&pair.a, 3);
 }

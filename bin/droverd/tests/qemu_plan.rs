@@ -35,6 +35,7 @@ async fn drain(hosts: &Hosts, asked: usize, drained: usize) -> Result<PlanView, 
     let request = Request::Drain {
         hosts: names.into(),
         avoid: Avoid::new(),
+        with_disks: false,
     };
     hosts.client(asked).plan(&PlanRequest { request }).await
 }
@@ -179,6 +180,7 @@ async fn a_member_that_does_not_answer_is_named_and_left_out() {
         request: Request::Drain {
             hosts: ["nobody".parse().unwrap()].into(),
             avoid: Avoid::new(),
+            with_disks: false,
         },
     };
     let words = refused(hosts.client(A).plan(&nobody).await);

@@ -194,6 +194,7 @@ async fn without_a_plan_nothing_moves_and_the_cordon_is_taken_back() {
         request: drover_plan::Request::Drain {
             hosts: hosts_of_it.into(),
             avoid: Default::default(),
+            with_disks: false,
         },
         ..drain(&hosts, A)
     };

@@ -42,6 +42,7 @@ fn request(hosts: &Hosts, to: usize) -> RunRequest {
         return RunRequest::of(Request::Drain {
             hosts: [host].into(),
             avoid: [].into(),
+            with_disks: false,
         });
     }
     RunRequest {
@@ -50,6 +51,7 @@ fn request(hosts: &Hosts, to: usize) -> RunRequest {
             host,
             homes: Vec::new(),
             avoid: [].into(),
+            with_disks: false,
         })
     }
 }

@@ -28,6 +28,7 @@ fn drain(hosts: &Hosts) -> RunRequest {
     RunRequest::of(Request::Drain {
         hosts: [name(hosts, A)].into(),
         avoid: [].into(),
+        with_disks: false,
     })
 }
 
@@ -122,6 +123,7 @@ async fn a_coordinator_that_stood_still_does_no_harm_once_it_goes_on() {
             host: name(&three.hosts, A),
             homes: Vec::new(),
             avoid: [].into(),
+            with_disks: false,
         })
     };
     let id = three.hosts.client(B).start_run(&home).await.unwrap().id;

@@ -370,6 +370,14 @@ impl Client {
         self.get("/v1/inventory?domains=by-id").await
     }
 
+    /// The same, of guests that are to move with disks that only their host has
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn inventory_with_disks(&self) -> Result<InventoryView, ClientError> {
+        self.get("/v1/inventory?domains=by-id&disks=copied").await
+    }
+
     /// `POST /v1/domains/needs`
     ///
     /// # Errors

@@ -48,7 +48,7 @@ pub use views::data_path::{DataPathKind, DataPathView, PlacementView};
 pub use views::doctor::{ClusterFactsView, FactsView};
 pub use views::domain::{
     DiskLayout, DomainLack, DomainMachine, DomainNeed, DomainNeedsRequest, DomainNeedsView,
-    DomainView, FileSeen, FileServer, NEW_DISKS, NewDisk,
+    DomainView, FileSeen, FileServer, NEW_DISKS, NewDisk, NewDisksRoom,
 };
 pub use views::event::{EventKind, EventView, NicPair};
 pub use views::expansion::{ExpansionTimes, ExpansionView};

@@ -43,6 +43,8 @@ pub enum Ask {
         from: HostName,
         /// Where it goes.
         to: HostName,
+        /// Whether disks that only its host has are copied with it.
+        with_disks: bool,
     },
     /// A migration is to be looked at.
     Look {
@@ -211,6 +213,7 @@ impl Run {
                 vm,
                 from,
                 to,
+                with_disks: record.planned.with_disks,
             }
         }
     }

@@ -171,6 +171,9 @@ pub struct Move {
     pub to: HostName,
     /// The memory that it takes.
     pub memory: Bytes,
+    /// Its disks are copied with it, as its plan says.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub with_disks: bool,
 }
 
 /// A guest that a run leaves where it is.

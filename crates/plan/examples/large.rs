@@ -67,6 +67,7 @@ fn host(index: usize) -> Result<Host> {
         inbound: None,
         outbound: None,
         lacks: [].into(),
+        disks: Default::default(),
     })
 }
 
@@ -104,6 +105,7 @@ fn vm(index: usize, numbers: &mut Numbers) -> Result<Vm> {
         throttle_most: Some(Default::default()),
         deadline: None,
         needs: [].into(),
+        disks: None,
         blockers: Vec::new(),
         policy: VmPolicy {
             apart: apart
@@ -135,6 +137,7 @@ fn drain(count: usize) -> Result<Request> {
     Ok(Request::Drain {
         hosts: hosts.collect::<std::result::Result<_, _>>()?,
         avoid: Avoid::new(),
+        with_disks: false,
     })
 }
 
@@ -169,6 +172,7 @@ fn main() -> Result<()> {
         min_gain: 1,
         most_moves: 500,
         avoid: Avoid::new(),
+        with_disks: false,
     };
     let cases = [
         (

@@ -5,6 +5,7 @@
 //! policy, the request. Left out are
 //! - the age of facts, the memory used, the dirty rate and the working set: they differ at every look, and
 //!   only the forecast rests on them, so that they would make every plan outdated at once;
+//! - what disks have of their file systems, and what is free on those, which are measured as well;
 //! - the memory that others than guests use on a host, which is measured, too: whether there is room still is
 //!   looked at itself ([`Plan::verify`]);
 //! - how it shows that a host lacks something, and what people call a guest: words, which differ where nothing else does;
@@ -23,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::canonical;
-use crate::inventory::{HostState, Inventory};
+use crate::inventory::{DiskRoom, HostState, Inventory};
 use crate::plan::Plan;
 use crate::policy::ClusterPolicy;
 use crate::request::Request;
@@ -62,6 +63,7 @@ impl Digest {
         for host in &mut facts.hosts {
             host.facts_age_seconds = 0;
             host.memory_for_host = Bytes(0);
+            host.disks = DiskRoom::default();
             let why = host.lacks.values_mut();
             why.for_each(|why| *why = Text::from(String::new()));
             if request.is_about(&host.name) {
@@ -73,6 +75,9 @@ impl Digest {
             vm.memory_used = Bytes(0);
             vm.dirty_rate = None;
             vm.working_set = None;
+            if let Some(disks) = &mut vm.disks {
+                disks.allocated = Bytes(0);
+            }
             vm.policy
                 .apart
                 .sort_unstable_by(|one, other| one.group.cmp(&other.group));

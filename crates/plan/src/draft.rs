@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use drover_types::{Bytes, HostName, VmName};
+use drover_types::{BitRate, Bytes, HostName, VmName};
 
 use crate::digest::Digest;
+use crate::inventory::Vm;
 use crate::limits::{EXTRA_LOSS_SETS, LOSS_SETS};
 use crate::losses::{self, Moment, Shortage};
 use crate::model::{HostIx, Model, VmIx};
 use crate::order::{self, Job};
 use crate::plan::{
-    Afterwards, Expected, Format, HostAfter, Losses, Plan, Stay, Step, Then, TooMuch, Unmoved, Why,
+    Afterwards, Expected, Format, HostAfter, Losses, Plan, Stay, Step, StepDisks, Then, TooMuch,
+    Unmoved, Why,
 };
-use crate::precopy::{Range, millis};
+use crate::precopy::{Range, disk_ms, millis};
 use crate::reasons::host_names;
 use crate::refusal::Refusal;
 use crate::state::State;
@@ -202,6 +204,9 @@ impl Draft<'_> {
 
     /// The first that has all of it.
     fn format(&self, called: &BTreeMap<VmName, Text>) -> Format {
+        if self.model.request.with_disks() {
+            return Format::Third;
+        }
         let any_lacks = self.model.hosts.iter().any(|host| !host.lacks.is_empty());
         match called.is_empty() && !any_lacks {
             true => Format::First,
@@ -243,6 +248,7 @@ impl Draft<'_> {
                     to: model.hosts[one.job.to].name.clone(),
                     why: one.why.clone(),
                     memory: model.vms[one.job.vm].memory,
+                    disks: step_disks(model.vms[one.job.vm], timing.bandwidth),
                     starts_ms: ms.expected.saturating_add(timing.starts_ms),
                     bandwidth: timing.bandwidth,
                     forecast: timing.forecast,
@@ -279,6 +285,11 @@ impl Draft<'_> {
             losses: self.losses.clone(),
         }
     }
+}
+
+fn step_disks(vm: &Vm, bandwidth: BitRate) -> Option<StepDisks> {
+    let (disks, ms) = (vm.disks?, disk_ms(vm, bandwidth.0));
+    Some(StepDisks { disks, ms })
 }
 
 fn expected(model: &Model<'_>, steps: &[Step], ms: Range) -> Expected {

@@ -294,6 +294,7 @@ pub(crate) fn held_before(inventory: &Inventory, model: &Model<'_>) -> bool {
         min_gain: 0,
         most_moves: 1,
         avoid: Avoid::new(),
+        with_disks: false,
     };
     let now = Model::new(inventory, model.policy, &nothing);
     let at = places(&now, std::iter::empty(), &[]);

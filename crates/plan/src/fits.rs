@@ -27,6 +27,8 @@ pub(crate) enum Obstacle {
     SameDomain(GroupIx, VmIx),
     Memory(u64),
     Vcpus(u64),
+    /// The folder's number on the host, what is wanted, what is left.
+    Disks(usize, [u64; 2]),
 }
 
 /// Why a unit is not moved to a host, whatever else is on it.
@@ -91,7 +93,11 @@ pub(crate) fn now(state: &State<'_>, unit: &Unit, host: HostIx) -> Option<Obstac
         if free.memory < unit.memory {
             return Some(Obstacle::Memory(free.memory));
         }
-        (free.vcpus < unit.vcpus).then_some(Obstacle::Vcpus(free.vcpus))
+        if free.vcpus < unit.vcpus {
+            return Some(Obstacle::Vcpus(free.vcpus));
+        }
+        let short = state.disks_short(&unit.vms, host);
+        short.map(|(folder, room)| Obstacle::Disks(folder, room))
     };
     let mut vms = unit.vms.iter();
     vms.find_map(|vm| company(state, unit, *vm, host))
@@ -197,6 +203,14 @@ impl Obstacle {
                 wanted: unit.vcpus,
                 free,
             },
+            Self::Disks(folder, [wanted, free]) => {
+                let mut folders = model.hosts[host].disks.free.keys();
+                NoPlace::Disks {
+                    folder: folders.nth(folder).cloned().unwrap_or_default(),
+                    wanted: Bytes(wanted),
+                    free: Bytes(free),
+                }
+            }
         }
     }
 }

@@ -262,6 +262,7 @@ fn check_host(host: &Host) -> Result<(), Invalid> {
     let of = || Place::Host(host.name.clone());
     within(Number::Memory, of(), host.memory.0, 1, limits::MEMORY)?;
     at_most(Many::Needs, of(), host.lacks.len(), limits::LACKS)?;
+    at_most(Many::Vms, of(), host.disks.wanted.len(), limits::VMS)?;
     if host.memory_for_host > host.memory {
         return Err(Invalid::HostKeepsAll {
             host: host.name.clone(),
@@ -319,6 +320,13 @@ fn check_vm(vm: &Vm) -> Result<(), Invalid> {
     }
     within(Number::Memory, of(), vm.memory.0, 1, limits::MEMORY)?;
     within(Number::Memory, of(), vm.memory_used.0, 0, vm.memory.0)?;
+    for bytes in vm
+        .disks
+        .iter()
+        .flat_map(|disks| [disks.size, disks.allocated])
+    {
+        within(Number::Memory, of(), bytes.0, 0, limits::MEMORY)?;
+    }
     if let Some(working_set) = vm.working_set {
         within(Number::Memory, of(), working_set.0, 0, limits::MEMORY)?;
     }

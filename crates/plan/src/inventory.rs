@@ -79,6 +79,26 @@ pub struct Host {
     /// What VMs need and was looked for on it and is not there, by the words of [`Vm::needs`], and how that shows.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lacks: BTreeMap<Text, Text>,
+    /// Its room for disks that come with VMs.
+    #[serde(default, skip_serializing_if = "DiskRoom::is_empty")]
+    pub disks: DiskRoom,
+}
+
+/// A host's room for files of disks that come with VMs ([`Vm::disks`]), by the folder that they would be in: of several on one file
+/// system one stands for all.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiskRoom {
+    /// What is free.
+    pub free: BTreeMap<Text, Bytes>,
+    /// What the disks of each VM may come to there, less the files of its own that they replace.
+    pub wanted: BTreeMap<VmName, BTreeMap<Text, Bytes>>,
+}
+
+impl DiskRoom {
+    fn is_empty(&self) -> bool {
+        self.free.is_empty() && self.wanted.is_empty()
+    }
 }
 
 /// In front of names of processors' models and features that QEMU emulates: they depend on QEMU, and not on the host's processor.
@@ -152,6 +172,16 @@ pub struct CopyDeadline {
     pub then: AtDeadline,
 }
 
+/// Disks that are copied with a VM, all of them together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Disks {
+    /// Bytes that the guest sees: what there is to be carried at most.
+    pub size: Bytes,
+    /// Bytes that it has written to so far: what there is to be carried, for all else is a hole.
+    pub allocated: Bytes,
+}
+
 /// A VM and what it needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -180,6 +210,9 @@ pub struct Vm {
     /// that is not known to lack any ([`Host::lacks`]).
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub needs: BTreeSet<Text>,
+    /// Disks that only its host has, which are copied with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disks: Option<Disks>,
     /// How fast it writes to pages; none where it was not sampled.
     #[serde(default)]
     pub dirty_rate: Option<ByteRate>,

@@ -236,7 +236,9 @@ pub(crate) fn is_bound(model: &Model<'_>, vm: VmIx, on: &[HostIx]) -> bool {
     let choosy = !pins.hosts.is_empty() || !pins.labels.is_empty() || !facts.needs.is_empty();
     let may = |host: HostIx| model.pins_allow(vm, host) && !model.lacks(vm, host);
     let others = || model.open().filter(|host| !on.contains(host));
-    !facts.blockers.is_empty() || (choosy && !others().any(may))
+    // Disks that only their host has are lost with it.
+    let is_held = !facts.blockers.is_empty() || facts.disks.is_some();
+    is_held || (choosy && !others().any(may))
 }
 
 /// Hosts that are lost at once. One that does not answer may be lost already.

@@ -5,14 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use drover_types::{HostName, VmName};
+use drover_types::{Bytes, HostName, VmName};
 
 use crate::inventory::{GuestCpu, Host, HostState, Inventory, Vm, VmState};
 use crate::policy::{ClusterPolicy, Headroom, Strength};
 use crate::processor::{Misfit, misfit};
 use crate::refusal::NoPlace;
 use crate::request::Request;
-use crate::words::Word;
+use crate::words::{Text, Word};
 
 /// A host's number.
 pub(crate) type HostIx = usize;
@@ -145,6 +145,20 @@ impl<'a> Model<'a> {
     /// Whether `host` lacks what `vm` needs.
     pub(crate) fn lacks(&self, vm: VmIx, host: HostIx) -> bool {
         self.lacking[vm].binary_search(&host).is_ok()
+    }
+
+    /// What disks of `vm` take on `host` if it comes there, by folder. What those of one take that is on its way its host has told as
+    /// taken already.
+    pub(crate) fn disks_wanted(
+        &self,
+        vm: VmIx,
+        host: HostIx,
+    ) -> impl Iterator<Item = (&'a Text, Bytes)> + use<'a> {
+        let comes = self.at[vm] != host && self.moving_to[vm].is_none();
+        let disks = &self.hosts[host].disks;
+        let wanted = disks.wanted.get(&self.vms[vm].name).filter(|_| comes);
+        let wanted = wanted.into_iter().flatten();
+        wanted.map(|(folder, bytes)| (folder, *bytes))
     }
 
     /// Whether `vm` may be on `host` by its pins.

@@ -6,6 +6,7 @@ use drover_types::{BitRate, Bytes, HostName, VmName};
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
+use crate::inventory::Disks;
 use crate::policy::{CannotMove, LossOf};
 use crate::precopy::{Forecast, Range};
 use crate::refusal::Unmovable;
@@ -21,6 +22,9 @@ pub enum Format {
     First,
     /// The same, also of others: [`Plan::called`], [`NoPlace::Lacks`](crate::refusal::NoPlace::Lacks). Written only where there are such.
     Second,
+    /// The same, also of guests that move with disks that only their host has: [`Step::disks`],
+    /// [`NoPlace::Disks`](crate::refusal::NoPlace::Disks), and what was asked for says so. Written only where that was asked for.
+    Third,
 }
 
 impl From<Format> for u32 {
@@ -28,6 +32,7 @@ impl From<Format> for u32 {
         match format {
             Format::First => 1,
             Format::Second => 2,
+            Format::Third => 3,
         }
     }
 }
@@ -35,7 +40,7 @@ impl From<Format> for u32 {
 /// A plan in a format of another version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the plan has format {found}, and this version reads 1 and 2: make it anew with this version"
+    "the plan has format {found}, and this version reads 1 to 3: make it anew with this version"
 )]
 pub struct OtherFormat {
     found: u32,
@@ -47,6 +52,7 @@ impl TryFrom<u32> for Format {
         match found {
             1 => Ok(Self::First),
             2 => Ok(Self::Second),
+            3 => Ok(Self::Third),
             found => Err(OtherFormat { found }),
         }
     }
@@ -102,12 +108,25 @@ pub struct Step {
     pub why: Why,
     /// The memory that it takes at both ends while it moves.
     pub memory: Bytes,
+    /// Disks that are copied with it, where it has such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disks: Option<StepDisks>,
     /// When it is expected to start, in milliseconds from the beginning.
     pub starts_ms: u64,
     /// What of the lines it is expected to have.
     pub bandwidth: BitRate,
     /// What it will take.
     pub forecast: Forecast,
+}
+
+/// Disks that are copied with a guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StepDisks {
+    /// How large they are.
+    pub disks: Disks,
+    /// What of the forecast's time is for them, in milliseconds: memory is copied after them.
+    pub ms: Range,
 }
 
 /// Why a guest goes where it goes.

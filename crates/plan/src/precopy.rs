@@ -8,6 +8,9 @@
 //! that was measured of them. Without a sample the guest is taken to dirty a tenth of the rate, between
 //! nothing and half of it.
 //!
+//! Disks that are copied with the guest are carried before its memory, which a deadline counts as well: what was written to of them, and at
+//! most all of them. What the guest writes to them meanwhile is not known beforehand.
+//!
 //! While a migration runs, `drover-migrate` says what is left from what it has seen; this is the word
 //! before that.
 
@@ -18,7 +21,7 @@ use drover_migrate::precopy::{self, Precopy};
 use drover_types::AtDeadline;
 use serde::{Deserialize, Serialize};
 
-use crate::inventory::{CopyDeadline, Vm, VmState};
+use crate::inventory::{CopyDeadline, Disks, Vm, VmState};
 use crate::limits::{FARTHEST, LINE_PERCENT, PREPARING};
 
 /// A number that is not known exactly.
@@ -131,8 +134,20 @@ pub fn forecast(vm: &Vm, bits_per_second: u64) -> Forecast {
     }
 }
 
+/// What of its time is for disks that are copied with it, over a line of `bits_per_second`, in milliseconds.
+pub(crate) fn disk_ms(vm: &Vm, bits_per_second: u64) -> Range {
+    let ms = |which| {
+        let case = case(vm, bits_per_second, which);
+        millis(case.disk_bytes, case.rate.saturating_mul(8))
+    };
+    Range::of([0, 1, 2].map(ms))
+}
+
 /// One way it can go.
 struct Case {
+    /// Of disks, which are carried first.
+    disk_bytes: u64,
+    /// Of memory.
     bytes: u64,
     /// Bytes per second.
     rate: u64,
@@ -166,7 +181,12 @@ fn case(vm: &Vm, bits_per_second: u64, which: usize) -> Case {
         let more = set.0.saturating_add(set.0 / 2);
         [set.0, more, set.0][which].min(vm.memory.0)
     });
+    let disk_bytes = vm.disks.map_or(0, |disks| {
+        let Disks { size, allocated } = disks;
+        [allocated, size.max(allocated), allocated][which].0
+    });
     Case {
+        disk_bytes,
         bytes: vm.memory_used.0,
         rate,
         dirty_rate,
@@ -192,11 +212,12 @@ fn run(case: &Case) -> End {
     };
     let end = precopy.end();
     let stopped = end.stopped.saturating_add(HAND_OFF);
-    let convergence = convergence(&end, case.deadline);
+    let disks = Duration::from_millis(millis(case.disk_bytes, case.rate.saturating_mul(8)));
+    let convergence = convergence(&end, disks, case.deadline);
     let (bytes, copied, downtime) = match case.deadline {
         Some(deadline) if convergence.is_at_the_deadline() => {
             let deadline = Duration::from_secs(deadline.seconds.get());
-            let standing = precopy.standing(deadline);
+            let standing = precopy.standing(deadline.saturating_sub(disks));
             let rest = standing.left.min(case.bytes);
             let carried = Duration::from_millis(millis(rest, case.rate.saturating_mul(8)));
             let bytes = standing.bytes.saturating_add(rest);
@@ -206,8 +227,9 @@ fn run(case: &Case) -> End {
                 _ => (bytes, deadline, carried.saturating_add(HAND_OFF)),
             }
         }
-        _ => (end.bytes, end.before, stopped),
+        _ => (end.bytes, disks.saturating_add(end.before), stopped),
     };
+    let bytes = bytes.saturating_add(case.disk_bytes);
     let ms = |time: Duration| u64::try_from(time.min(FARTHEST).as_millis()).unwrap_or(u64::MAX);
     End {
         bytes,
@@ -217,9 +239,9 @@ fn run(case: &Case) -> End {
     }
 }
 
-fn convergence(end: &precopy::End, deadline: Option<CopyDeadline>) -> Convergence {
+fn convergence(end: &precopy::End, disks: Duration, deadline: Option<CopyDeadline>) -> Convergence {
     let passes = |deadline: &CopyDeadline| {
-        !end.fits || end.before > Duration::from_secs(deadline.seconds.get())
+        !end.fits || disks.saturating_add(end.before) > Duration::from_secs(deadline.seconds.get())
     };
     let then = deadline.filter(passes).map(|deadline| deadline.then);
     match (then, end.throttle) {

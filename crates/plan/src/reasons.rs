@@ -163,6 +163,7 @@ fn key(reason: &NoPlace) -> (u8, String) {
         NoPlace::Draining => (15, String::new()),
         NoPlace::Cordoned => (16, String::new()),
         NoPlace::Unreachable => (17, String::new()),
+        NoPlace::Disks { folder, .. } => (18, folder.to_string()),
     };
     (kind, detail)
 }
@@ -172,6 +173,7 @@ fn nearer(one: &NoPlace, other: &NoPlace) -> bool {
     match (one, other) {
         (NoPlace::Memory { free: one, .. }, NoPlace::Memory { free: other, .. }) => one > other,
         (NoPlace::Vcpus { free: one, .. }, NoPlace::Vcpus { free: other, .. }) => one > other,
+        (NoPlace::Disks { free: one, .. }, NoPlace::Disks { free: other, .. }) => one > other,
         (NoPlace::Taken { by: one, .. }, NoPlace::Taken { by: other, .. }) => one < other,
         (
             NoPlace::OldFacts {

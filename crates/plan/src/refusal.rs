@@ -266,6 +266,16 @@ pub enum NoPlace {
         /// What it has.
         free: u64,
     },
+    /// What is free there does not suffice for its disks, beside those of guests that this plan brings there.
+    #[error("has {free} left in {folder} for disks that may come to {wanted}")]
+    Disks {
+        /// The folder, or another one on its file system.
+        folder: Text,
+        /// What is wanted.
+        wanted: Bytes,
+        /// What is left.
+        free: Bytes,
+    },
     /// The cluster could lose less than the policy wants if the guest were there.
     #[error("has room, but the cluster could then lose less than the policy wants")]
     Losses,

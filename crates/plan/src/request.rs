@@ -24,6 +24,9 @@ pub enum Request {
         /// What is not moved where.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         avoid: Avoid,
+        /// Disks that only their own host has are copied with the guests that have them.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        with_disks: bool,
     },
     /// Let a host take guests again, and bring home those that left it.
     Resume {
@@ -34,6 +37,9 @@ pub enum Request {
         /// What is not moved where.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         avoid: Avoid,
+        /// Disks that only their own host has are copied with the guests that have them.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        with_disks: bool,
     },
     /// Move guests from full hosts to less full ones.
     Rebalance {
@@ -45,6 +51,9 @@ pub enum Request {
         /// What is not moved where.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         avoid: Avoid,
+        /// Disks that only their own host has are copied with the guests that have them.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        with_disks: bool,
     },
 }
 
@@ -66,6 +75,16 @@ impl Request {
             Self::Drain { avoid, .. }
             | Self::Resume { avoid, .. }
             | Self::Rebalance { avoid, .. } => avoid,
+        }
+    }
+
+    /// Whether disks that only their own host has are copied with the guests that have them.
+    #[must_use]
+    pub fn with_disks(&self) -> bool {
+        match self {
+            Self::Drain { with_disks, .. }
+            | Self::Resume { with_disks, .. }
+            | Self::Rebalance { with_disks, .. } => *with_disks,
         }
     }
 }

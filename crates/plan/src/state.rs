@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::model::{GroupIx, HostIx, Model, Room, VmIx};
+use crate::words::Text;
 
 /// Parts of a host's room that are in use: a million is full.
 pub(crate) const FULL: u64 = 1_000_000;
@@ -24,6 +25,8 @@ pub(crate) struct State<'m> {
     pub(crate) model: &'m Model<'m>,
     pub(crate) mode: Mode,
     used: Vec<Room>,
+    /// What disks of guests that come take, by host and folder.
+    disks: Vec<BTreeMap<&'m Text, u64>>,
     /// Guests by host and group to be kept apart.
     apart: Vec<BTreeMap<GroupIx, Vec<VmIx>>>,
     /// Guests by failure domain and group to be kept apart.
@@ -40,6 +43,7 @@ impl<'m> State<'m> {
             model,
             mode: Mode::Normal,
             used: vec![Room::default(); hosts],
+            disks: vec![BTreeMap::new(); hosts],
             apart: vec![BTreeMap::new(); hosts],
             apart_in_domain: BTreeMap::new(),
             together: BTreeMap::new(),
@@ -63,6 +67,10 @@ impl<'m> State<'m> {
         let used = &mut self.used[host];
         used.memory = used.memory.saturating_add(model.vms[vm].memory.0);
         used.vcpus += u64::from(model.vms[vm].vcpus);
+        for (folder, bytes) in model.disks_wanted(vm, host) {
+            let taken = self.disks[host].entry(folder).or_default();
+            *taken = taken.saturating_add(bytes.0);
+        }
         if model.is_leaving(vm, host) {
             return;
         }
@@ -85,6 +93,11 @@ impl<'m> State<'m> {
         let used = &mut self.used[host];
         used.memory = used.memory.saturating_sub(model.vms[vm].memory.0);
         used.vcpus = used.vcpus.saturating_sub(model.vms[vm].vcpus.into());
+        for (folder, bytes) in model.disks_wanted(vm, host) {
+            if let Some(taken) = self.disks[host].get_mut(folder) {
+                *taken = taken.saturating_sub(bytes.0);
+            }
+        }
         if model.is_leaving(vm, host) {
             return;
         }
@@ -122,10 +135,41 @@ impl<'m> State<'m> {
         }
     }
 
+    /// Which of a host's folders, by its number, has too little left for disks of `vms` were they to come: what is wanted, and what is
+    /// left.
+    pub(crate) fn disks_short(&self, vms: &[VmIx], host: HostIx) -> Option<(usize, [u64; 2])> {
+        let model = self.model;
+        let mut wanted: BTreeMap<&Text, u64> = BTreeMap::new();
+        for (folder, bytes) in vms.iter().flat_map(|vm| model.disks_wanted(*vm, host)) {
+            let sum = wanted.entry(folder).or_default();
+            *sum = sum.saturating_add(bytes.0);
+        }
+        if wanted.is_empty() {
+            return None;
+        }
+        let folders = model.hosts[host].disks.free.iter().enumerate();
+        let mut short = folders.filter_map(|(number, (folder, free))| {
+            let taken = self.disks[host].get(folder).copied().unwrap_or(0);
+            let (wanted, left) = (*wanted.get(folder)?, free.0.saturating_sub(taken));
+            (wanted > left).then_some((number, [wanted, left]))
+        });
+        short.next()
+    }
+
     /// By how much memory the guests on a host are more than it has for them.
     pub(crate) fn lacks(&self, host: HostIx) -> u64 {
         let (room, used) = (self.room(host), self.used[host]);
         used.memory.saturating_sub(room.memory)
+    }
+
+    /// A folder in which disks that come to a host are more than is free there, and by how much.
+    pub(crate) fn lacks_for_disks(&self, host: HostIx) -> Option<(&'m Text, u64)> {
+        let free = &self.model.hosts[host].disks.free;
+        let mut short = self.disks[host].iter().filter_map(|(folder, taken)| {
+            let free = free.get(*folder).map_or(0, |free| free.0);
+            Some((*folder, taken.checked_sub(free).filter(|short| *short > 0)?))
+        });
+        short.next()
     }
 
     /// Guests on `host` of a group to be kept apart.

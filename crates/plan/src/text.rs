@@ -5,8 +5,8 @@ mod numbers;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::inventory::Inventory;
-use crate::plan::{Choice, HostAfter, Losses, Plan, Staying, Step, Then, Unmoved, Why};
+use crate::inventory::{Disks, Inventory};
+use crate::plan::{Choice, HostAfter, Losses, Plan, Staying, Step, StepDisks, Then, Unmoved, Why};
 use crate::policy::LossOf;
 use crate::precopy::Convergence;
 use crate::refusal::{Refusal, RefusedBy, Unmovable, count, first_names};
@@ -102,11 +102,15 @@ fn avoided(out: &mut String, avoid: &Avoid) {
 
 /// What is asked for, in a few words: `Drain a, b`.
 #[must_use]
-pub fn request(request: &Request) -> String {
-    match request {
+pub fn request(asked: &Request) -> String {
+    let what = match asked {
         Request::Drain { hosts, .. } => format!("Drain {}", first_names(hosts.iter())),
         Request::Resume { host, .. } => format!("Resume {host}"),
         Request::Rebalance { .. } => "Rebalance".to_owned(),
+    };
+    match asked.with_disks() {
+        true => what + " with local disks",
+        false => what,
     }
 }
 
@@ -135,6 +139,17 @@ fn headline(out: &mut String, plan: &Plan) {
         time(plan.expected.bound_ms),
         time_range(plan.expected.longest_downtime_ms),
     );
+    let disks = || plan.steps.iter().filter_map(|step| step.disks);
+    if disks().next().is_some() {
+        let sum = |part: fn(&Disks) -> Bytes| disks().map(|one| part(&one.disks)).sum::<Bytes>();
+        line!(
+            out,
+            "Disks of {} are copied, of {} with {} written to, into files that may grow to all of it; those that they leave are stale, and stay.",
+            count(disks().count(), "guest"),
+            sum(|disks| disks.size),
+            sum(|disks| disks.allocated),
+        );
+    }
 }
 
 fn steps(out: &mut String, plan: &Plan) {
@@ -210,7 +225,19 @@ fn one_step(out: &mut String, called: &Called, step: &Step, digits: usize) {
         about_time(forecast.ms),
         time_range(forecast.downtime_ms),
     );
+    if let Some(disks) = &step.disks {
+        line!(out, "{:indent$}{}", "", with_disks(disks));
+    }
     line!(out, "{:indent$}{}", "", why(&step.why));
+}
+
+/// Of what a step carries and takes, what is for disks.
+fn with_disks(disks: &StepDisks) -> String {
+    let Disks { size, allocated } = disks.disks;
+    format!(
+        "with its disks of {size}, of which {allocated} are written to: {} of that time is for them",
+        about_time(disks.ms)
+    )
 }
 
 fn why(why: &Why) -> String {
@@ -291,10 +318,10 @@ impl std::fmt::Display for RefusedBy {
 }
 
 fn has_numbers(refused: &RefusedBy) -> bool {
-    use crate::refusal::NoPlace::{Memory, OldFacts, Taken, Vcpus};
+    use crate::refusal::NoPlace::{Disks, Memory, OldFacts, Taken, Vcpus};
     matches!(
         refused.reason,
-        Memory { .. } | Vcpus { .. } | Taken { .. } | OldFacts { .. }
+        Disks { .. } | Memory { .. } | Vcpus { .. } | Taken { .. } | OldFacts { .. }
     )
 }
 

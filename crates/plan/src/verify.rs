@@ -9,6 +9,7 @@ use crate::plan::Plan;
 use crate::policy::ClusterPolicy;
 use crate::request::Request;
 use crate::state::State;
+use crate::words::Text;
 
 /// Why a plan is not applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -54,6 +55,21 @@ pub enum NotThisPlan {
         /// What was asked for.
         request: Box<Request>,
     },
+    /// Less is free for disks that come to a host than when it was made.
+    #[error(
+        "host {host} has {lacking} less in {folder} than this plan needs there for disks: it has filled up since the plan was made; plan again{}",
+        about(request)
+    )]
+    NoDiskRoom {
+        /// The host.
+        host: HostName,
+        /// The folder, or another one on its file system.
+        folder: Text,
+        /// What is missing.
+        lacking: Bytes,
+        /// What was asked for.
+        request: Box<Request>,
+    },
 }
 
 fn about(request: &Request) -> String {
@@ -61,10 +77,14 @@ fn about(request: &Request) -> String {
         let names: Vec<String> = hosts.map(ToString::to_string).collect();
         names.join(" ")
     };
-    match request {
+    let about = match request {
         Request::Drain { hosts, .. } => format!(" to drain {}", names(&mut hosts.iter())),
         Request::Resume { host, .. } => format!(" to resume {host}"),
         Request::Rebalance { .. } => " to rebalance".to_owned(),
+    };
+    match request.with_disks() {
+        true => about + " with local disks",
+        false => about,
     }
 }
 
@@ -97,18 +117,11 @@ impl Plan {
                 request: Box::new(self.request.clone()),
             });
         }
-        match self.lacking(inventory, policy) {
-            None => Ok(()),
-            Some((host, lacking)) => Err(NotThisPlan::NoRoom {
-                host,
-                lacking,
-                request: Box::new(self.request.clone()),
-            }),
-        }
+        self.lacking(inventory, policy).map_or(Ok(()), Err)
     }
 
     /// A host that is too full by now at some moment of this plan, made from the same facts.
-    fn lacking(&self, inventory: &Inventory, policy: &ClusterPolicy) -> Option<(HostName, Bytes)> {
+    fn lacking(&self, inventory: &Inventory, policy: &ClusterPolicy) -> Option<NotThisPlan> {
         let model = Model::new(inventory, policy, &self.request);
         let mut state = State::now(&model);
         let jobs = self.steps.iter().filter_map(|step| {
@@ -121,9 +134,22 @@ impl Plan {
                 state.put(*vm, *to);
             }
             for (_, _, [_, to]) in wave {
-                let lacking = state.lacks(*to);
-                if lacking > 0 {
-                    return Some((model.hosts[*to].name.clone(), Bytes(lacking)));
+                let (host, lacking) = (model.hosts[*to].name.clone(), Bytes(state.lacks(*to)));
+                let request = Box::new(self.request.clone());
+                if lacking.0 > 0 {
+                    return Some(NotThisPlan::NoRoom {
+                        host,
+                        lacking,
+                        request,
+                    });
+                }
+                if let Some((folder, lacking)) = state.lacks_for_disks(*to) {
+                    return Some(NotThisPlan::NoDiskRoom {
+                        host,
+                        folder: folder.clone(),
+                        lacking: Bytes(lacking),
+                        request,
+                    });
                 }
             }
             for (_, vm, [from, _]) in wave {

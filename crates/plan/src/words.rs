@@ -86,7 +86,7 @@ impl fmt::Display for Word {
 /// Somebody else's words, to be shown: at most [`TEXT_CHARS`] characters, on one line, without
 /// control characters. Longer ones are cut and others replaced, for words of a hypervisor are no
 /// reason to refuse an inventory.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct Text(String);
 

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read};
 use std::net::Shutdown;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,9 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::chunk::Chunk;
 use crate::errands::Errands;
-use crate::limits::{ACCEPT_PAUSE, DRAIN_BYTES, DRAIN_SILENCE, HELP_JOBS, QEMU_SOCKET_BYTES};
+use crate::limits::{
+    ACCEPT_PAUSE, BETWEEN_DISKS, DRAIN_BYTES, DRAIN_SILENCE, HELP_JOBS, QEMU_SOCKET_BYTES,
+};
 use crate::local::{Listening, Local};
 use crate::reduction::{Expander, Glance, Reducer, Shared as Reduction, Taken};
 use crate::report::{BrokenBy, Event};
@@ -328,6 +331,15 @@ pub(crate) fn closing(shared: &Shared, channel: ChannelId) -> Shutdown {
     }
 }
 
+/// Closes disks' sockets in libvirt's order, with time for QEMU to end the copy of one before the next. Where that of a later disk ends first,
+/// libvirt 9.0 may miss the end of an earlier one, and waits for it until its daemon is started again.
+fn shut_down_in_order(shared: &Shared, disks: Range<ChannelId>) {
+    for disk in disks {
+        shared.shut_down(disk);
+        std::thread::sleep(BETWEEN_DISKS);
+    }
+}
+
 /// What is needed to write to a channel's socket. Without one, what arrives is taken and thrown
 /// away, as the session expects.
 #[derive(Debug)]
@@ -420,10 +432,17 @@ impl Tool {
 
     /// Whoever drives QEMU on the destination says nothing more: where QEMU's channels are open still, it has gone, and a
     /// libvirtd waits for their end before it has the guest run on.
-    fn control_ended(&self, shared: &Shared) {
-        if shared.is_source() && shared.local.is_control(self.channel) {
-            for channel in self.channel + 1..=shared.local.main() {
-                shared.shut_down(channel);
+    fn control_ended(&self, shared: &Arc<Shared>) {
+        if !shared.is_source() || !shared.local.is_control(self.channel) {
+            return;
+        }
+        shared.shut_down(shared.local.main());
+        let disks = self.channel + 1..shared.local.main();
+        let (theirs, each) = (Arc::clone(shared), disks.clone());
+        let started = spawn("close", move || shut_down_in_order(&theirs, each));
+        if started.is_err() {
+            for disk in disks {
+                shared.shut_down(disk);
             }
         }
     }

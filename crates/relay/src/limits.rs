@@ -95,6 +95,10 @@ pub const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 /// Samples kept. When there are more, every other one is dropped and the interval doubled.
 pub const SAMPLES_MAX: usize = 4096;
 
+/// From the closing of a disk's socket to that of the next, when whoever drives QEMU has gone: QEMU ends a copy within some 10 ms of it, and
+/// some 100 ms on a machine that is busy. All of 16 disks take 3 s.
+pub const BETWEEN_DISKS: Duration = Duration::from_millis(200);
+
 /// After a failed accept, for one because descriptors ran out: the condition would outlast a busy
 /// loop.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -15,6 +15,7 @@ Examples:
   drover drain a --dry-run -o plan.json   keep the plan, look at it, and then
   drover drain --plan plan.json           carry out exactly that one
   drover drain a --detach                 begin, and look later with drover run
+  drover drain a --with-disks --dry-run   with what disks that only a has would take
 
 ";
 
@@ -24,14 +25,18 @@ The hosts are cordoned, all members are asked for what they have, and every gues
 plan puts it. A coordinator's agent carries it out, and goes on if this command ends:
 Ctrl-C stops following and leaves the drain under way (exit code 6), `drover cancel --run` ends it.
 
+Disks that only their own host has are copied with --with-disks alone: that takes time, and room
+elsewhere, and leaves stale files behind. The way home takes the same word.
+
 Exit codes: 0 all guests have left, 4 there is no plan, 5 cancelled, 6 some guests have not left or
 it is no longer followed.";
 
 /// Of `drover resume`.
 pub const RESUME_EXAMPLES: &str = "\
 Examples:
-  drover resume a                 host a takes guests again
-  drover resume a --fail-back     and those that left it in its last drain come home
+  drover resume a                            host a takes guests again
+  drover resume a --fail-back                and those that left it in its last drain come home
+  drover resume a --fail-back --with-disks   also those that left with their disks
 
 ";
 
@@ -51,7 +56,8 @@ Examples:
 
 /// Below the help of `drover maintenance`.
 pub const MAINTENANCE_AFTER: &str = "\
-`on` is `drover drain HOST`, and `off` is `drover resume HOST --fail-back`, with their exit codes.";
+`on` is `drover drain HOST`, and `off` is `drover resume HOST --fail-back`, with their exit codes
+and their --with-disks.";
 
 /// Of `drover rebalance`.
 pub const REBALANCE_EXAMPLES: &str = "\
@@ -105,6 +111,9 @@ pub struct DrainArgs {
     /// Carry out exactly the plan in this file, or nothing if the cluster is no longer as it was
     #[arg(long, value_name = "FILE")]
     pub plan: Option<PathBuf>,
+    /// Copy disks that only their own host has along with libvirt's domains, which stay otherwise
+    #[arg(long, conflicts_with = "plan")]
+    pub with_disks: bool,
     /// Do not wait for the end
     #[arg(long, conflicts_with = "dry_run")]
     pub detach: bool,
@@ -118,6 +127,9 @@ pub struct ResumeArgs {
     /// Bring home the guests that left it when it was drained last
     #[arg(long)]
     pub fail_back: bool,
+    /// Copy disks that only their own host has along with libvirt's domains, which stay otherwise
+    #[arg(long, requires = "fail_back")]
+    pub with_disks: bool,
     /// Do not wait for the end
     #[arg(long)]
     pub detach: bool,
@@ -133,6 +145,9 @@ pub enum MaintenanceCommand {
         /// Show the plan and change nothing
         #[arg(long)]
         dry_run: bool,
+        /// Copy disks that only the host has along with libvirt's domains, which stay otherwise
+        #[arg(long)]
+        with_disks: bool,
         /// Do not wait for the end
         #[arg(long, conflicts_with = "dry_run")]
         detach: bool,
@@ -141,6 +156,9 @@ pub enum MaintenanceCommand {
     Off {
         /// The host
         host: HostName,
+        /// Copy disks back with libvirt's domains that left with theirs, which stay away otherwise
+        #[arg(long)]
+        with_disks: bool,
         /// Do not wait for the end
         #[arg(long)]
         detach: bool,
@@ -158,6 +176,9 @@ pub struct RebalanceArgs {
     #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(REBALANCE_MOVES)))]
     pub most: u32,
+    /// Copy disks that only their own host has along with libvirt's domains, which stay otherwise
+    #[arg(long)]
+    pub with_disks: bool,
     /// Show the plan and change nothing
     #[arg(long)]
     pub dry_run: bool,

@@ -10,14 +10,13 @@ use drover_api::{
     VerdictView,
 };
 use drover_types::{MigrationId, VmName};
-use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::extract::{JsonBody, Named, PlanBody, unreadable};
 use super::{Accepted, App, Caller, Refused, to_its_end};
 use crate::facts;
-use crate::inventory::DomainsAs;
+use crate::inventory::Wanted;
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -228,23 +227,17 @@ async fn resolved(
     Ok(Json(resolved.await?))
 }
 
-/// What is wanted of an inventory.
-#[derive(Debug, Deserialize)]
-struct Wanted {
-    #[serde(default)]
-    domains: DomainsAs,
-}
-
 /// This host and its guests, as plans must know them. libvirt's domains stay in it, unless `domains` is
-/// `by-id`: then they are guests like others, named by their ids, with what they need.
-#[utoipa::path(get, path = "/v1/inventory", tag = "peer", params(("domains" = Option<String>, Query)), responses(
+/// `by-id`: then they are guests like others, named by their ids, with what they need. Disks that only this host has keep them here, unless `disks` is `copied`: then they
+/// need room for these.
+#[utoipa::path(get, path = "/v1/inventory", tag = "peer", params(("domains" = Option<String>, Query), ("disks" = Option<String>, Query)), responses(
     (status = 200, body = InventoryView), (status = "default", body = ErrorBody)))]
 async fn inventory(
     State(app): State<App>,
     wanted: Result<Query<Wanted>, QueryRejection>,
 ) -> Result<Json<InventoryView>, Refused> {
     let Query(wanted) = wanted.map_err(|problem| unreadable(&problem))?;
-    let view = crate::inventory::view(&app.0.context, wanted.domains);
+    let view = crate::inventory::view(&app.0.context, wanted);
     Ok(Json(view.await?))
 }
 

@@ -43,8 +43,9 @@ impl Agents {
                 vm,
                 from,
                 to,
+                with_disks,
                 ..
-            } => self.order(*migration, vm, from, to).await,
+            } => self.order(*migration, vm, [from, to], *with_disks).await,
             Ask::Look {
                 migration, from, ..
             } => self.look(*migration, from).await,
@@ -139,8 +140,8 @@ impl Agents {
         &self,
         id: MigrationId,
         vm: &VmName,
-        from: &HostName,
-        to: &HostName,
+        [from, to]: [&HostName; 2],
+        with_disks: bool,
     ) -> Result<Answer, Text> {
         let request = MigrateRequest {
             to: to.clone(),
@@ -148,7 +149,7 @@ impl Agents {
             channels: None,
             lanes_per_path: None,
             reduction: None,
-            with_disks: false,
+            with_disks,
             id: Some(id),
         };
         self.standing.check()?;

@@ -464,6 +464,7 @@ mod tests {
                     min_gain: 1,
                     most_moves: 1,
                     avoid: Default::default(),
+                    with_disks: false,
                 },
                 parked: Vec::new(),
                 exactly: None,

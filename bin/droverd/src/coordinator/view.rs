@@ -1,10 +1,13 @@
 //! A run as the API shows it.
 
+use std::collections::BTreeSet;
+
 use drover_api::{
     LeftView, LiveView, MoveState as Shown, MoveView, RunPhase, RunResult as ShownResult, RunView,
 };
 use drover_execute::journal::{Left, Outcome, RunResult, UnixMillis};
 use drover_execute::{MoveState, Record, Run, Stage};
+use drover_plan::Request;
 use drover_plan::plan::Then;
 use drover_types::HostName;
 use jiff::Timestamp;
@@ -71,7 +74,7 @@ fn next(run: &Run) -> Option<String> {
     let (result, _, _) = run.result()?;
     let resumes = run.cordoned().map(|host| format!("`drover resume {host}`"));
     let resumes: Vec<String> = resumes.collect();
-    match result {
+    let next = match result {
         RunResult::Completed => None,
         RunResult::Partial => {
             let again = match run.began().exactly {
@@ -88,7 +91,42 @@ fn next(run: &Run) -> Option<String> {
             "{}: the host takes guests again, and those that were stopped or suspended there run again",
             resumes.join(", ")
         )),
-    }
+    };
+    let both: Vec<String> = next.into_iter().chain(disks_left(run)).collect();
+    (!both.is_empty()).then(|| both.join("; "))
+}
+
+/// What is to be known of disks that guests have left on a host that was drained.
+fn disks_left(run: &Run) -> Option<String> {
+    let Request::Drain { hosts, .. } = &run.began().request else {
+        return None;
+    };
+    let has_left = |record: &&Record| {
+        let planned = &record.planned;
+        planned.with_disks && hosts.contains(&planned.from) && has_moved(&record.state)
+    };
+    let left: Vec<&Record> = run.moves().iter().filter(has_left).collect();
+    let from: BTreeSet<&HostName> = left.iter().map(|record| &record.planned.from).collect();
+    let home = from
+        .iter()
+        .map(|host| format!("`drover resume {host} --fail-back --with-disks`"));
+    let home: Vec<String> = home.collect();
+    let from: Vec<&str> = from.iter().map(|host| host.as_str()).collect();
+    (!left.is_empty()).then(|| {
+        format!(
+            "disks that guests left on {} are stale, and stay (`drover history` there names the files): start nothing with them; {} copies the guests' \
+             own back over them",
+            from.join(", "),
+            home.join(", ")
+        )
+    })
+}
+
+fn has_moved(state: &MoveState) -> bool {
+    let MoveState::Ended { outcome, .. } = state else {
+        return false;
+    };
+    matches!(outcome, Outcome::Moved { .. })
 }
 
 fn lifted(run: &Run) -> Option<String> {
@@ -131,6 +169,7 @@ fn of_move(run: &Run, record: &Record) -> MoveView {
         attempt: record.attempt,
         migration,
         memory: planned.memory,
+        with_disks: planned.with_disks,
         started_at: started.map(timestamp),
         ended_at: ended.map(timestamp),
         cause,

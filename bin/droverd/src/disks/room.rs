@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use drover_api::{DiskLayout, NEW_DISKS, NewDisk};
+use drover_api::{DiskLayout, NEW_DISKS, NewDisk, NewDisksRoom};
 use drover_types::{Bytes, MigrationId};
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -14,7 +14,6 @@ use tokio::time::Instant;
 use super::identity::FileId;
 use super::ledger::{self, Made};
 use super::left::{LeftFile, left};
-use super::limits;
 use super::owner::Owner;
 use crate::libvirt::{Looks, Offer, holder};
 
@@ -27,6 +26,37 @@ const CLUSTER_BYTES: u64 = 16;
 
 /// What it has however small it is: a header and the first of each table, a cluster of at most 2 MiB each.
 const HEADER_BYTES: u64 = 8 << 20;
+
+/// What disks that come take of a file system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Share {
+    /// The file system's.
+    pub device: u64,
+    /// Where the file of one of them is to be.
+    pub folder: PathBuf,
+    /// Less what they replace.
+    pub wanted: Bytes,
+    pub free: Bytes,
+}
+
+impl Share {
+    /// To whoever asked whether this host has that need.
+    pub fn told(self, need: u32) -> NewDisksRoom {
+        let Self {
+            device,
+            folder,
+            wanted,
+            free,
+        } = self;
+        NewDisksRoom {
+            need,
+            device,
+            folder,
+            wanted,
+            free,
+        }
+    }
+}
 
 /// Where a disk's file is to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +91,12 @@ struct Known {
 }
 
 /// What this host says to whoever asks whether they can be made.
-pub async fn offer(looks: &Looks, state: &Path, owner: &Owner, disks: &[NewDisk]) -> Offer {
+pub async fn offer(
+    looks: &Looks,
+    state: &Path,
+    (owner, disks): (&Owner, &[NewDisk]),
+    until: Instant,
+) -> Offer {
     if disks.len() > NEW_DISKS {
         let count = disks.len();
         return Offer::Lacks(format!(
@@ -77,7 +112,6 @@ pub async fn offer(looks: &Looks, state: &Path, owner: &Owner, disks: &[NewDisk]
         Ok(known) => known,
         Err(error) => return Offer::NotKnown(error.to_string()),
     };
-    let until = Instant::now() + limits::LOOK;
     let mut sites = Vec::with_capacity(disks.len());
     for disk in disks {
         let (path, known) = (disk.path.clone(), known.clone());
@@ -93,7 +127,7 @@ pub async fn offer(looks: &Looks, state: &Path, owner: &Owner, disks: &[NewDisk]
         }
     }
     match lacks(disks, &sites) {
-        None => Offer::Has,
+        None => Offer::HasRoom(shares(disks, &sites)),
         Some(why) => Offer::Lacks(why),
     }
 }
@@ -170,17 +204,9 @@ fn lacks(disks: &[NewDisk], sites: &[Site]) -> Option<String> {
     let both = || disks.iter().zip(sites);
     let in_the_way = both().find_map(|(disk, site)| in_the_way(disk, site.there.as_ref()?));
     in_the_way.or_else(|| {
-        let mut on: BTreeMap<u64, (Bytes, Bytes, Vec<&PathBuf>)> = BTreeMap::new();
-        for (disk, site) in both() {
-            let (wanted, free, paths) = on.entry(site.device).or_insert((Bytes(0), site.free, Vec::new()));
-            wanted.0 = wanted.0.saturating_add(most(disk).0);
-            // What is replaced makes room before anything is copied.
-            let replaced = site.there.as_ref().map_or(0, |there| there.allocated.0);
-            free.0 = free.0.saturating_add(replaced);
-            paths.push(&disk.path);
-        }
-        on.into_values().find_map(|(wanted, free, paths)| {
-            let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+        on_each(disks, sites).into_values().find_map(|on| {
+            let paths: Vec<_> = on.paths.iter().map(|path| path.display().to_string()).collect();
+            let (wanted, free) = (on.wanted, Bytes(on.free.0.saturating_add(on.replaced.0)));
             (wanted > free).then(|| {
                 format!(
                     "its disks may come to {wanted} in {}, where {free} are free: make room for all that it may write",
@@ -189,6 +215,46 @@ fn lacks(disks: &[NewDisk], sites: &[Site]) -> Option<String> {
             })
         })
     })
+}
+
+/// Disks that are to be on one file system.
+struct On<'a> {
+    wanted: Bytes,
+    free: Bytes,
+    /// What is replaced makes room before anything is copied.
+    replaced: Bytes,
+    paths: Vec<&'a PathBuf>,
+}
+
+fn on_each<'a>(disks: &'a [NewDisk], sites: &[Site]) -> BTreeMap<u64, On<'a>> {
+    let mut all = BTreeMap::new();
+    for (disk, site) in disks.iter().zip(sites) {
+        let on = all.entry(site.device).or_insert(On {
+            wanted: Bytes(0),
+            free: site.free,
+            replaced: Bytes(0),
+            paths: Vec::new(),
+        });
+        let replaced = site.there.as_ref().map_or(0, |there| there.allocated.0);
+        on.wanted.0 = on.wanted.0.saturating_add(most(disk).0);
+        on.replaced.0 = on.replaced.0.saturating_add(replaced);
+        on.paths.push(&disk.path);
+    }
+    all
+}
+
+/// What they take of each file system, for whoever has more to put there.
+fn shares(disks: &[NewDisk], sites: &[Site]) -> Vec<Share> {
+    let on_each = on_each(disks, sites).into_iter();
+    let shares = on_each.filter_map(|(device, on)| {
+        Some(Share {
+            device,
+            folder: on.paths.first()?.parent()?.to_owned(),
+            wanted: Bytes(on.wanted.0.saturating_sub(on.replaced.0)),
+            free: on.free,
+        })
+    });
+    shares.collect()
 }
 
 fn in_the_way(disk: &NewDisk, there: &There) -> Option<String> {

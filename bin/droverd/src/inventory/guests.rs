@@ -128,6 +128,7 @@ fn vm(guest: Known, said: Said, own: &HostName, cpu: &HostCpu) -> Option<Vm> {
         vcpus,
         cpu: guest_cpu,
         needs: [].into(),
+        disks: None,
         dirty_rate: None,
         working_set: None,
         downtime_limit_ms: 0,

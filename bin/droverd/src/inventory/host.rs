@@ -1,7 +1,7 @@
 //! This host as a plan knows it.
 
 use drover_host::HostError;
-use drover_plan::inventory::{Host, HostState};
+use drover_plan::inventory::{DiskRoom, Host, HostState};
 use drover_types::Bytes;
 
 use super::{line, processor};
@@ -47,6 +47,7 @@ pub async fn host(context: &Context, of_guests: Bytes) -> Result<(Host, Vec<Stri
         inbound: None,
         outbound: None,
         lacks: [].into(),
+        disks: DiskRoom::default(),
     };
     Ok((host, notes))
 }

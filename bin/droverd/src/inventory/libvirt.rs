@@ -13,6 +13,7 @@ use drover_types::{AtDeadline, Bytes, Convergence, HostName, VmName, in_short};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
+use super::DisksAs;
 use super::guests::{deadline, taken};
 use crate::agent::Context;
 use crate::libvirt::{self, DomainWay, Fit, Seen, is_in_memory, name};
@@ -55,13 +56,14 @@ pub async fn domains(
     seen: &Seen,
     pids: &BTreeMap<Uuid, u32>,
     guests: &BTreeSet<VmName>,
+    as_disks: DisksAs,
 ) -> OfLibvirt {
     let configured = context.config.migration.convergence;
     let known = Known {
         own: &context.config.host,
         guests,
         // Before the others: one that has begun to move meanwhile is then asked about for nothing, and not forgotten.
-        fits: libvirt::fits(context, seen).await,
+        fits: libvirt::fits(context, seen, as_disks).await,
         ways: context.libvirt.ways(),
         wished: Convergence::default().or(configured),
     };
@@ -235,6 +237,7 @@ fn vm(
         cpu: fit.cpu.clone(),
         // Joined by whoever plans, who asks other hosts for them.
         needs: BTreeSet::new(),
+        disks: None,
         dirty_rate: None,
         working_set: None,
         downtime_limit_ms: u64::try_from(limit).unwrap_or(u64::MAX),

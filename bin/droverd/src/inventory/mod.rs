@@ -102,17 +102,38 @@ pub enum DomainsAs {
     Staying,
 }
 
+/// What becomes of disks that no other host has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DisksAs {
+    /// They are copied with their domains, which need room for them.
+    Copied,
+    /// They keep their domains where they are.
+    #[default]
+    #[serde(other)]
+    Staying,
+}
+
+/// What is wanted of an inventory.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+pub struct Wanted {
+    #[serde(default)]
+    pub domains: DomainsAs,
+    #[serde(default)]
+    pub disks: DisksAs,
+}
+
 /// This host and its guests now.
 ///
 /// # Errors
 /// The kernel does not tell its facts, or the directory of definitions cannot be read.
-pub async fn view(context: &Context, domains: DomainsAs) -> Result<InventoryView, Refusal> {
+pub async fn view(context: &Context, wanted: Wanted) -> Result<InventoryView, Refusal> {
     let (known, mut notes) = context.registry.known().await?;
     let seen = context.libvirt.seen();
     let pids = context.libvirt.pids(&seen).await;
     let names = known.iter().map(|guest| guest.name.clone()).collect();
-    let of_libvirt = libvirt::domains(context, &seen, &pids, &names).await;
-    let of_libvirt = match domains {
+    let of_libvirt = libvirt::domains(context, &seen, &pids, &names, wanted.disks).await;
+    let of_libvirt = match wanted.domains {
         DomainsAs::ById => of_libvirt,
         DomainsAs::Staying => of_libvirt.staying(&context.config.host),
     };

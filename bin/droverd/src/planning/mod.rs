@@ -22,7 +22,7 @@ pub use self::gather::tests;
 use self::gather::{Answer, Gathered};
 pub use self::last_said::{HostThen, LastSaid, Said};
 use crate::agent::Context;
-use crate::inventory::{self, DomainsAs};
+use crate::inventory::{self, DisksAs, DomainsAs, Wanted};
 use crate::limits::INVENTORY;
 
 /// A plan, and what it was made of.
@@ -47,7 +47,8 @@ pub async fn plan(context: &Context, request: PlanRequest) -> Result<PlanView, R
 /// # Errors
 /// The facts of this host cannot be read.
 pub async fn look(context: &Context) -> Result<Inventory, Refusal> {
-    gather(context).await.map(|gathered| gathered.inventory)
+    let gathered = gather(context, DisksAs::Staying).await;
+    gathered.map(|gathered| gathered.inventory)
 }
 
 /// The whole cluster, as its members tell of it.
@@ -60,7 +61,7 @@ pub async fn inventory(context: &Context) -> Result<ClusterInventoryView, Refusa
         notes,
         left_out,
         domains: _,
-    } = gather_all(context).await?;
+    } = gather_all(context, DisksAs::Staying).await?;
     inventory.sort();
     let left_out = left_out.into_iter().map(|(host, left)| MemberLeftOut {
         host,
@@ -129,12 +130,16 @@ async fn facts_for(
     context: &Context,
     request: &Request,
 ) -> Result<(Inventory, Vec<String>), Refusal> {
+    let as_disks = match request.with_disks() {
+        true => DisksAs::Copied,
+        false => DisksAs::Staying,
+    };
     let Gathered {
         inventory,
         notes,
         left_out,
         domains: _,
-    } = gather_all(context).await?;
+    } = gather_all(context, as_disks).await?;
     if let Some((host, left)) = left_out.iter().find(|(host, _)| request.is_about(host)) {
         let message = format!("No plan: {host} cannot be planned with: {}", left.why);
         let refusal = if left.answered {
@@ -160,17 +165,21 @@ fn no_plan(text: &str, notes: &[String]) -> Refusal {
 }
 
 /// Asks all members for what they have, and then for what domains of the others need.
-async fn gather_all(context: &Context) -> Result<Gathered, Refusal> {
-    let mut gathered = gather(context).await?;
+async fn gather_all(context: &Context, as_disks: DisksAs) -> Result<Gathered, Refusal> {
+    let mut gathered = gather(context, as_disks).await?;
     preflight::ask(context, &mut gathered).await;
     Ok(gathered)
 }
 
 /// Asks all members, this host included.
-async fn gather(context: &Context) -> Result<Gathered, Refusal> {
+async fn gather(context: &Context, as_disks: DisksAs) -> Result<Gathered, Refusal> {
     let own = async {
         let host = context.config.host.clone();
-        let view = tokio::time::timeout(INVENTORY, inventory::view(context, DomainsAs::ById)).await;
+        let wanted = Wanted {
+            domains: DomainsAs::ById,
+            disks: as_disks,
+        };
+        let view = tokio::time::timeout(INVENTORY, inventory::view(context, wanted)).await;
         let late = |_| {
             let seconds = INVENTORY.as_secs();
             let message = format!("the facts of {host} were not read within {seconds} s");
@@ -180,9 +189,19 @@ async fn gather(context: &Context) -> Result<Gathered, Refusal> {
         let view = view.map_err(late)??;
         Ok::<_, Refusal>((host, Ok(view), Instant::now()))
     };
-    let others = context
-        .peers
-        .ask_all(async |client| client.inventory().await);
+    let peers = &context.peers;
+    let others = async {
+        match as_disks {
+            DisksAs::Copied => {
+                let asked = peers.ask_all(async |client| client.inventory_with_disks().await);
+                asked.await
+            }
+            DisksAs::Staying => {
+                let asked = peers.ask_all(async |client| client.inventory().await);
+                asked.await
+            }
+        }
+    };
     let (own, others) = tokio::join!(own, others);
     let now = Instant::now();
     let aged = |(host, told, at): (_, Result<_, Refusal>, Instant)| Answer {

@@ -12,11 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use data_encoding::HEXLOWER;
 use drover_api::{
     DomainLack, DomainNeed, DomainNeedsRequest, DomainNeedsView, DomainView, ErrorCode,
+    NewDisksRoom,
 };
 use drover_plan::Text;
-use drover_plan::inventory::{Host, HostState};
-use drover_plan::limits::{LACKS, NEEDS, TEXT_CHARS};
-use drover_types::{HostName, VmName, in_short};
+use drover_plan::inventory::{DiskRoom, Disks, Host, HostState};
+use drover_plan::limits::{LACKS, MEMORY, NEEDS, TEXT_CHARS};
+use drover_types::{Bytes, HostName, VmName, in_short};
 use sha2::{Digest as _, Sha256};
 
 use super::gather::Gathered;
@@ -108,6 +109,7 @@ fn join(gathered: &mut Gathered, asked: &[DomainNeed], told: Vec<Told>) {
     }
     for vm in &mut gathered.inventory.vms {
         if let Some((_, needs)) = wanted.get(&vm.name) {
+            vm.disks = copied(needs);
             let needs = needs.iter().map(|need| words(need, &vm.name));
             vm.needs = needs.take(NEEDS - 1).collect();
             vm.needs.insert(Text::from(LIBVIRT.to_owned()));
@@ -153,6 +155,7 @@ fn lacks(host: &mut Host, answer: &Answer<'_>, wanted: &Wanted<'_>) -> Vec<Strin
     let mut unknown: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     let name = host.name.clone();
     let of_others = wanted.iter().filter(|(_, (at, _))| **at != name);
+    let mut folders = Folders::default();
     for (vm, need) in
         of_others.flat_map(|(vm, (_, needs))| needs.iter().map(move |need| (vm, need)))
     {
@@ -165,8 +168,43 @@ fn lacks(host: &mut Host, answer: &Answer<'_>, wanted: &Wanted<'_>) -> Vec<Strin
         } else if let Some(why) = answer.unknown.get(need) {
             unknown.entry(why).or_default().insert(need.to_string());
         }
+        for room in answer.room.get(need).into_iter().flatten() {
+            folders.add(&mut host.disks, vm, room);
+        }
     }
     not_known(&name, unknown)
+}
+
+/// All disks of those that a domain takes along.
+fn copied(needs: &[&DomainNeed]) -> Option<Disks> {
+    let disks = needs.iter().find_map(|need| match need {
+        DomainNeed::NewDisks { disks, .. } => Some(disks.iter()),
+        _ => None,
+    })?;
+    // What another agent says of each is not to be added up beyond what is planned with.
+    let sum = |bytes: &mut dyn Iterator<Item = Bytes>| {
+        Bytes(bytes.fold(0, |sum, bytes| bytes.0.saturating_add(sum).min(MEMORY)))
+    };
+    Some(Disks {
+        size: sum(&mut disks.clone().map(|disk| disk.size)),
+        allocated: sum(&mut disks.map(|disk| disk.allocated)),
+    })
+}
+
+/// The folder by which each file system of a host is called.
+#[derive(Debug, Default)]
+struct Folders(BTreeMap<u64, Text>);
+
+impl Folders {
+    /// Of room that is told twice the lesser counts.
+    fn add(&mut self, disks: &mut DiskRoom, vm: &VmName, room: &NewDisksRoom) {
+        let folder = || Text::from(room.folder.display().to_string());
+        let folder = self.0.entry(room.device).or_insert_with(folder);
+        let free = disks.free.entry(folder.clone()).or_insert(room.free);
+        *free = room.free.min(*free);
+        let wanted = disks.wanted.entry(vm.clone()).or_default();
+        wanted.insert(folder.clone(), room.wanted);
+    }
 }
 
 /// One note for each reason.
@@ -192,6 +230,7 @@ struct Answer<'a> {
     takes_none: Option<String>,
     lacks: BTreeMap<&'a DomainNeed, String>,
     unknown: BTreeMap<&'a DomainNeed, String>,
+    room: BTreeMap<&'a DomainNeed, Vec<NewDisksRoom>>,
 }
 
 impl<'a> Answer<'a> {
@@ -204,7 +243,15 @@ impl<'a> Answer<'a> {
             });
             named.collect()
         };
+        let mut room: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for one in view.room {
+            let need = usize::try_from(one.need).ok();
+            if let Some(need) = need.and_then(|need| asked.get(need)) {
+                room.entry(need).or_default().push(one);
+            }
+        }
         Self {
+            room,
             takes_none: view.takes_none,
             lacks: by_need(view.lacks),
             unknown: by_need(view.unknown),
@@ -215,7 +262,12 @@ impl<'a> Answer<'a> {
     fn is_without(&self, need: &DomainNeed) -> Option<String> {
         let unknown = self.unknown.get(need).filter(|_| need.must_be_known());
         let unknown = unknown.map(|why| format!("whether it has {need} is not known: {why}"));
-        self.lacks.get(need).cloned().or(unknown)
+        let told = self.lacks.get(need).cloned().or(unknown);
+        told.or_else(|| {
+            let is_room = matches!(need, DomainNeed::NewDisks { .. });
+            let untold = is_room && !self.room.contains_key(need);
+            untold.then(|| format!("its agent does not tell how much {need} it has: bring it to the version of the one that plans"))
+        })
     }
 }
 
@@ -223,7 +275,9 @@ impl<'a> Answer<'a> {
 /// files by one path each may be another, and of long texts plans keep the beginning.
 fn words(need: &DomainNeed, vm: &VmName) -> Text {
     let words = match need {
-        DomainNeed::Processor { .. } | DomainNeed::SameFile { .. } => {
+        DomainNeed::Processor { .. }
+        | DomainNeed::SameFile { .. }
+        | DomainNeed::NewDisks { .. } => {
             format!("{need} as {vm} has it")
         }
         _ => need.to_string(),
@@ -393,6 +447,66 @@ mod tests {
         ];
         assert_eq!(shown(&gathered), expected);
         assert_eq!(gathered.notes, [""; 0]);
+    }
+
+    #[test]
+    fn room_for_new_disks_is_joined_by_file_system_and_who_does_not_tell_it_takes_none() {
+        let disk = |target: &str, path: &str| drover_api::NewDisk {
+            target: target.to_owned(),
+            path: path.into(),
+            layout: drover_api::DiskLayout::Raw,
+            size: Bytes(64),
+            allocated: Bytes(5),
+            inode: 1,
+            user: 0,
+            group: 0,
+            mode: 0o600,
+        };
+        let disks = vec![disk("vda", "/images/web.img"), disk("vdb", "/images/b.img")];
+        let uuid = "7".to_owned();
+        let mut gathered = gathered(&[DomainNeed::NewDisks { uuid, disks }]);
+        let asked = asked(&mut gathered);
+        let host = |name: &str| name.parse::<HostName>().unwrap();
+        let room = |device, folder: &str, free| NewDisksRoom {
+            need: 0,
+            device,
+            folder: folder.into(),
+            wanted: Bytes(128),
+            free: Bytes(free),
+        };
+        let telling = |room| DomainNeedsView {
+            room,
+            ..DomainNeedsView::default()
+        };
+        let told = vec![
+            (host("a"), Ok(DomainNeedsView::default())),
+            (
+                host("b"),
+                Ok(telling(vec![
+                    room(3, "/images", 200),
+                    room(3, "/more", 199),
+                ])),
+            ),
+            (host("c"), Ok(lacks(0))),
+            // As the version before answers.
+            (host("d"), Ok(DomainNeedsView::default())),
+        ];
+        join(&mut gathered, &asked, told);
+        let disks = gathered.inventory.vms[0].disks.unwrap();
+        assert_eq!((disks.size, disks.allocated), (Bytes(128), Bytes(10)));
+        let images = Text::from("/images".to_owned());
+        let there = &gathered.inventory.hosts[1].disks;
+        assert_eq!(there.free, [(images.clone(), Bytes(199))].into());
+        let wanted = [(images, Bytes(128))].into();
+        assert_eq!(there.wanted, [("web".parse().unwrap(), wanted)].into());
+        let shown = shown(&gathered);
+        assert_eq!((shown[0].len(), shown[1].len()), (0, 0));
+        assert_eq!(shown[2][0].1, "it is not there");
+        assert!(
+            shown[3][0]
+                .1
+                .contains("does not tell how much room for disks")
+        );
     }
 
     #[test]

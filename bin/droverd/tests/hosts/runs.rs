@@ -31,6 +31,7 @@ pub fn drain(hosts: &Hosts, number: usize) -> RunRequest {
     RunRequest::of(Request::Drain {
         hosts: [host(hosts, number)].into(),
         avoid: [].into(),
+        with_disks: false,
     })
 }
 
@@ -40,6 +41,7 @@ pub fn resume(hosts: &Hosts, number: usize) -> RunRequest {
         host: host(hosts, number),
         homes: Vec::new(),
         avoid: [].into(),
+        with_disks: false,
     })
 }
 

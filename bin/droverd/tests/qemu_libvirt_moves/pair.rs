@@ -268,6 +268,7 @@ impl Pair {
         let request = Request::Drain {
             hosts: ["a".parse().unwrap()].into(),
             avoid: [].into(),
+            with_disks: false,
         };
         let planned = self.a.agent().client.plan(&PlanRequest { request }).await;
         text::plan(&planned.unwrap().plan)
@@ -346,11 +347,21 @@ impl Pair {
         libvirt: &Path,
         prepare: impl FnOnce(&mut Side, &mut Side) -> T,
     ) -> Option<(Self, T)> {
+        Self::busy_with(libvirt, "", prepare).await
+    }
+
+    /// The same, with more devices.
+    pub async fn busy_with<T>(
+        libvirt: &Path,
+        devices: &str,
+        prepare: impl FnOnce(&mut Side, &mut Side) -> T,
+    ) -> Option<(Self, T)> {
         if guest::lacks_something().await {
             return None;
         }
         let folder = TempDir::new().unwrap();
         let xml = guest::xml("web", folder.path()).await;
+        let xml = xml.replace("<memballoon", &format!("{devices}<memballoon"));
         let (pair, made) = Self::prepared(libvirt, folder, &xml, prepare).await;
         let console = Console::default();
         let serial = pair.a.host.path(guest::SERIAL);

@@ -307,6 +307,27 @@ pub struct DomainNeedsView {
     /// What it does not know of, and libvirt says when a domain comes.
     #[serde(default)]
     pub unknown: Vec<DomainLack>,
+    /// Its room for new disks, of each of which it has enough for itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub room: Vec<NewDisksRoom>,
+}
+
+/// What a host has for new disks on one of its file systems.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NewDisksRoom {
+    /// Which of the needs, counted from 0 in the order of the request.
+    pub need: u32,
+    /// The file system, by its device's number on that host.
+    pub device: u64,
+    /// Where the file of one of the disks would be.
+    #[schema(value_type = String)]
+    pub folder: PathBuf,
+    /// Bytes that the disks' files may come to there, less those of files that they replace.
+    #[schema(value_type = u64)]
+    pub wanted: Bytes,
+    /// Bytes that are free there.
+    #[schema(value_type = u64)]
+    pub free: Bytes,
 }
 
 /// One of the things that were asked for, and what is the matter with it.

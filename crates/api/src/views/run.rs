@@ -217,6 +217,9 @@ pub struct MoveView {
     /// The guest's memory, as planned.
     #[schema(value_type = u64)]
     pub memory: Bytes,
+    /// Disks that only its host has are copied with it; what they leave there is stale once it has moved.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub with_disks: bool,
     /// When it was ordered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]

@@ -32,6 +32,7 @@ fn host(index: usize) -> Host {
         inbound: None,
         outbound: None,
         lacks: [].into(),
+        disks: Default::default(),
     }
 }
 
@@ -58,6 +59,7 @@ fn guest(index: usize, dice: &mut Dice) -> Vm {
         throttle_most: Some(Default::default()),
         deadline: None,
         needs: [].into(),
+        disks: None,
         blockers: Vec::new(),
         policy: VmPolicy::default(),
     }

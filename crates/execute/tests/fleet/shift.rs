@@ -71,6 +71,7 @@ impl<'a> Shift<'a> {
             request: Request::Drain {
                 hosts: hosts.clone(),
                 avoid: BTreeMap::new(),
+                with_disks: false,
             },
             exactly: None,
             parked: Vec::new(),

@@ -70,6 +70,7 @@ fn resumed() -> Run {
             host: host(),
             homes: Vec::new(),
             avoid: [].into(),
+            with_disks: false,
         }),
         Entry::Uncordoned { host: host() },
         Entry::Unparking {
@@ -93,6 +94,7 @@ fn drained() -> Run {
         began(Request::Drain {
             hosts: [host()].into(),
             avoid: [].into(),
+            with_disks: false,
         }),
         Entry::Cordoned {
             host: host(),
@@ -131,11 +133,13 @@ fn moving(running: Running) -> Run {
         from: host(),
         to: "h1".parse().unwrap(),
         memory: Bytes(1 << 30),
+        with_disks: false,
     };
     let entries = [
         began(Request::Drain {
             hosts: [host()].into(),
             avoid: [].into(),
+            with_disks: false,
         }),
         Entry::Cordoned {
             host: host(),

@@ -4,6 +4,7 @@
 
 mod call_backs;
 mod dice;
+mod disks;
 mod driver;
 mod parking;
 mod resumes;
@@ -85,6 +86,7 @@ fn drain_of(seed: u64, weather: Weather, below: u64) -> Driver {
         request: Request::Drain {
             hosts: drained,
             avoid: [].into(),
+            with_disks: false,
         },
         exactly: None,
         parked: Vec::new(),

@@ -41,6 +41,7 @@ fn resume(seed: u64, weather: Weather, broken: bool) -> Driver {
             host,
             homes: Vec::new(),
             avoid: [].into(),
+            with_disks: false,
         },
         exactly: None,
         parked,

@@ -24,6 +24,7 @@ fn draining(exactly: Option<Digest>) -> Run {
         from: name(if number < 4 { "a" } else { "b" }),
         to: name("c"),
         memory: Bytes(1 << 30),
+        with_disks: false,
     });
     let pace = |host: &str| HostPace {
         host: name(host),
@@ -41,6 +42,7 @@ fn draining(exactly: Option<Digest>) -> Run {
             request: Request::Drain {
                 hosts: [name("a"), name("b")].into(),
                 avoid: [].into(),
+                with_disks: false,
             },
             exactly,
             parked: Vec::new(),

@@ -304,7 +304,7 @@ impl World {
     fn plan(&mut self, request: &Request) -> Answer {
         let empty = (BTreeSet::new(), BTreeMap::new());
         let (hosts, avoid) = match request {
-            Request::Drain { hosts, avoid } => (hosts, avoid),
+            Request::Drain { hosts, avoid, .. } => (hosts, avoid),
             Request::Resume { .. } => (&empty.0, &empty.1),
             Request::Rebalance { .. } => panic!("{request:?}"),
         };
@@ -349,6 +349,7 @@ impl World {
                 from,
                 to,
                 memory: Bytes(1),
+                with_disks: false,
             });
         }
         moves.sort_by_key(|step| step.wave);

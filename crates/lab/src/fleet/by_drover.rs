@@ -16,6 +16,7 @@ pub(super) fn drain(host: &HostName) -> RunRequest {
     RunRequest::of(Request::Drain {
         hosts: [host.clone()].into(),
         avoid: [].into(),
+        with_disks: false,
     })
 }
 
@@ -25,6 +26,7 @@ pub(super) fn fail_back(host: &HostName) -> RunRequest {
         host: host.clone(),
         homes: Vec::new(),
         avoid: [].into(),
+        with_disks: false,
     };
     RunRequest {
         fail_back: true,

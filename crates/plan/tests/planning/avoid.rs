@@ -172,6 +172,7 @@ fn a_rebalancing_does_not_try_again_what_failed() {
         min_gain: 1,
         most_moves: 10,
         avoid,
+        with_disks: false,
     };
     let first = planned(&facts, &rebalance(Avoid::new()));
     let [step] = &first.steps[..] else {

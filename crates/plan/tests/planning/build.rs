@@ -42,6 +42,7 @@ pub fn host(name: &str, gib: u64) -> Host {
         inbound: None,
         outbound: None,
         lacks: [].into(),
+        disks: Default::default(),
     }
 }
 
@@ -69,6 +70,7 @@ pub fn vm(name: &str, host: &str, gib: u64) -> Vm {
         working_set: None,
         downtime_limit_ms: 300,
         needs: [].into(),
+        disks: None,
         blockers: Vec::new(),
         throttle_most: Some(Default::default()),
         deadline: None,
@@ -130,6 +132,7 @@ pub fn drain_avoiding(hosts: &[&str], avoid: &[(&str, &[&str])]) -> Request {
     Request::Drain {
         hosts: hosts.iter().map(|name| host_name(name)).collect(),
         avoid: avoiding(avoid),
+        with_disks: false,
     }
 }
 
@@ -145,5 +148,6 @@ pub fn resume(host: &str, homes: &[&str]) -> Request {
         host: host_name(host),
         homes: homes.iter().map(|name| vm_name(name)).collect(),
         avoid: Avoid::new(),
+        with_disks: false,
     }
 }

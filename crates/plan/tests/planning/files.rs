@@ -69,11 +69,11 @@ fn a_plan_that_was_edited_is_refused() {
 
 #[test]
 fn a_plan_of_another_version_or_with_words_that_nobody_knows_is_refused() {
-    let other = edited(|plan| plan["format"] = json!(3)).unwrap_err();
+    let other = edited(|plan| plan["format"] = json!(4)).unwrap_err();
     assert!(
         other
             .to_string()
-            .contains("format 3, and this version reads 1 and 2"),
+            .contains("format 4, and this version reads 1 to 3"),
         "{other}"
     );
     let words = edited(|plan| plan["steps"][0]["also"] = json!("restart")).unwrap_err();

@@ -179,6 +179,7 @@ fn a_rebalancing() {
         min_gain,
         most_moves: 10,
         avoid: Avoid::new(),
+        with_disks: false,
     };
     insta::assert_snapshot!(said(&facts, &loose(), &ask(500)));
     let nothing = plan(&facts, &loose(), &ask(9_000)).unwrap();

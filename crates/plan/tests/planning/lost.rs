@@ -87,6 +87,7 @@ fn evenness_is_no_reason_to_bring_together_what_wishes_to_be_apart() {
         min_gain: 1,
         most_moves: 10,
         avoid: Default::default(),
+        with_disks: false,
     };
     let plan = plan(&facts, &loose(), &request).unwrap();
     let moved: Vec<_> = plan.steps.iter().map(|step| step.vm.as_str()).collect();

@@ -6,6 +6,7 @@
 mod avoid;
 mod build;
 mod checker;
+mod disks;
 mod files;
 mod forecasts;
 mod golden;

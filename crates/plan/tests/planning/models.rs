@@ -195,6 +195,7 @@ fn request(hosts: usize, vms: usize) -> impl Strategy<Value = Request> {
     let drain = (drain, avoid(hosts, vms)).prop_map(|(drained, avoid)| Request::Drain {
         hosts: drained.into_iter().map(numbered).collect(),
         avoid,
+        with_disks: false,
     });
     let homes = prop::collection::vec(0..=vms, 0..8);
     let resume = (0..hosts, homes, avoid(hosts, vms));
@@ -205,12 +206,14 @@ fn request(hosts: usize, vms: usize) -> impl Strategy<Value = Request> {
             .map(|vm| build::vm_name(&format!("vm{vm}")))
             .collect(),
         avoid,
+        with_disks: false,
     });
     let rebalance = (0_u32..2_000, 1_u32..10, avoid(hosts, vms));
     let rebalance = rebalance.prop_map(|(min_gain, most_moves, avoid)| Request::Rebalance {
         min_gain,
         most_moves,
         avoid,
+        with_disks: false,
     });
     prop_oneof![4 => drain, 1 => resume, 1 => rebalance]
 }

@@ -85,6 +85,7 @@ fn facts_and_policies_that_make_no_sense_are_refused_with_what_and_where() {
         min_gain: 1,
         most_moves: 1_000_000,
         avoid: Avoid::new(),
+        with_disks: false,
     };
     assert!(
         invalid(&two(), &loose(), &moves)
@@ -102,6 +103,7 @@ fn more_failed_moves_than_an_inventory_can_have_are_refused_with_their_number() 
     let request = Request::Drain {
         hosts: [host_name("h1")].into(),
         avoid: vms.collect(),
+        with_disks: false,
     };
     let found = invalid(&two(), &loose(), &request);
     assert!(

@@ -179,6 +179,7 @@ fn is_kept_now(case: &Case) -> bool {
         min_gain: u32::MAX,
         most_moves: 1,
         avoid: Avoid::new(),
+        with_disks: false,
     };
     let now = plan(&case.inventory, &case.policy, &nothing);
     now.is_ok_and(|now| now.steps.is_empty() && now.afterwards.losses.kept)

@@ -23,6 +23,7 @@ fn began() -> Began {
         request: Request::Drain {
             hosts: ["a".parse().unwrap()].into(),
             avoid: [].into(),
+            with_disks: false,
         },
         exactly: None,
         parked: Vec::new(),
@@ -39,6 +40,7 @@ fn planned(round: u32, moves: &[&str], stopped: &[&str]) -> [Entry; 2] {
         from: "a".parse().unwrap(),
         to: "b".parse().unwrap(),
         memory: Bytes(1),
+        with_disks: false,
     };
     let left = |vm: &&str| Left {
         vm: vm.parse().unwrap(),
@@ -179,6 +181,7 @@ fn guests_that_were_parked_count_by_whether_they_run_again() {
             host: "a".parse().unwrap(),
             homes: Vec::new(),
             avoid: [].into(),
+            with_disks: false,
         },
         parked: vec![parked("web"), parked("db")],
         ..began()

@@ -28,6 +28,7 @@ use super::places;
 use super::processor;
 use super::record::{DomainRecord, kept_definition};
 use super::turns::{Taken, Turn, Way};
+use super::versions;
 use crate::agent::Context;
 use crate::disks::Leaves;
 use crate::libvirt::keep::no_systems;
@@ -139,21 +140,15 @@ impl ToLeave<'_> {
         let variables = conditions::of_variables(place.host, &look, &described);
         let bonds = fit::bonds(context, uuid, &described).await;
         let bonds = match with_disks {
-            true => bonds,
+            true => bonds.with_copies(uuid).await,
             false => bonds.without_copies(),
         };
         let mut obstacles = bonds.obstacles;
         obstacles.extend(kept(place, &connection, &look).await?);
         conditions::by_obstacles(place.host, &look.domain.name, &obstacles)?;
-        let (copied, why_not) = disks::described(&bonds.local).await;
-        conditions::by_obstacles(place.host, &look.domain.name, &why_not)?;
-        let mut files = bonds.files;
-        files.extend((!copied.is_empty()).then(|| DomainNeed::NewDisks {
-            uuid: uuid.to_string(),
-            disks: copied,
-        }));
+        let files = bonds.files;
         let there = &migration.destination;
-        offers::knows_all(context, there, &look.domain.name, &files).await?;
+        versions::knows_all(context, there, &look.domain.name, &files).await?;
         let passed = processor::look(context, there, &look.domain.name, &described).await?;
         let (needs, beyond) = needs::told(files, &Preflight::of(&described).needs);
         // What must be known is asked of the other host whatever this one says, and room for its own disks this one need not have.
@@ -209,7 +204,7 @@ pub async fn arrive(
         let message = format!("{:?} is no id of a domain", in_short(&domain.uuid));
         return Err(Refusal::new(ErrorCode::BadRequest, message));
     };
-    offers::files_told(&context.config.host, &migration.source, domain)?;
+    versions::files_told(&context.config.host, &migration.source, domain)?;
     let turn = turn(context, uuid, migration)?;
     let line = line(context)?;
     let control = context.libvirt.socket().ok_or_else(|| {

@@ -21,7 +21,7 @@ impl LocalDisk {
     /// Why it keeps its domain here, for as long as nobody asks for a copy.
     pub fn obstacle(&self) -> String {
         let copied = match not_copied(&self.disk) {
-            None => "`drover migrate --with-disks` copies it".to_owned(),
+            None => "`--with-disks` has it copied".to_owned(),
             Some(why) => format!("it {why}, so that it is not copied either"),
         };
         format!(

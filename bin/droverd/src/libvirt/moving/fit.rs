@@ -8,6 +8,7 @@ use drover_api::DomainNeed;
 use drover_libvirt::{Beside, Connection, Description, Domain, Look, Xml};
 use drover_plan::inventory::GuestCpu;
 use drover_types::with_sources;
+use futures_util::StreamExt as _;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
@@ -15,8 +16,9 @@ use uuid::Uuid;
 use super::conditions::Bond;
 use super::disks::LocalDisk;
 use super::files::{Hang, Held, Looked};
-use super::{beside, conditions, confined, files, limits, needs};
+use super::{beside, conditions, confined, disks, files, limits, needs};
 use crate::agent::Context;
+use crate::inventory::DisksAs;
 use crate::libvirt::Seen;
 use crate::libvirt::domains::is_in_memory;
 use crate::libvirt::keep::no_systems;
@@ -62,6 +64,18 @@ pub struct Bonds {
 }
 
 impl Bonds {
+    /// What is here is to be copied.
+    pub async fn with_copies(mut self, domain: Uuid) -> Self {
+        let (disks, why_not) = disks::described(&self.local).await;
+        self.local.clear();
+        self.obstacles.extend(why_not);
+        if !disks.is_empty() {
+            let uuid = domain.to_string();
+            self.files.push(DomainNeed::NewDisks { uuid, disks });
+        }
+        self
+    }
+
     /// What is here is not to be copied.
     pub fn without_copies(mut self) -> Self {
         self.obstacles
@@ -82,11 +96,11 @@ struct Kept {
 #[derive(Debug, Default)]
 pub struct Fits {
     /// Held while libvirt is asked, so that it is asked once however many want to know.
-    kept: Mutex<BTreeMap<Uuid, Kept>>,
+    kept: Mutex<BTreeMap<(Uuid, DisksAs), Kept>>,
 }
 
 /// Of all domains that are in memory: libvirt is asked for some seconds, and then processes and file systems are looked at for as long each.
-pub async fn fits(context: &Context, seen: &Seen) -> BTreeMap<Uuid, Fit> {
+pub async fn fits(context: &Context, seen: &Seen, as_disks: DisksAs) -> BTreeMap<Uuid, Fit> {
     let mut kept = context.libvirt.fits().kept.lock().await;
     let in_memory = orders::told(seen).filter(|domain| is_in_memory(domain.state));
     let now = Instant::now();
@@ -94,7 +108,9 @@ pub async fn fits(context: &Context, seen: &Seen) -> BTreeMap<Uuid, Fit> {
     let until = now + SHOW;
     let (mut fits, mut asked) = (BTreeMap::new(), Vec::new());
     for domain in in_memory {
-        let lately = kept.get(&domain.uuid).filter(|one| one.domain == *domain);
+        let lately = kept
+            .get(&(domain.uuid, as_disks))
+            .filter(|one| one.domain == *domain);
         match lately {
             Some(lately) => drop(fits.insert(domain.uuid, lately.fit.clone())),
             None => match ask(seen, domain, until).await {
@@ -108,12 +124,14 @@ pub async fn fits(context: &Context, seen: &Seen) -> BTreeMap<Uuid, Fit> {
         .map(|(domain, told)| (domain.uuid, &told.description))
         .collect();
     let bonds = all_bonds(context, &described).await;
+    let ids = described.iter().map(|(id, _)| *id);
+    let bonds = settled(ids.zip(bonds).collect(), as_disks).await;
     for ((domain, told), bonds) in asked.iter().zip(bonds) {
-        let fit = fit(context, seen, told, bonds.without_copies());
+        let fit = fit(context, seen, told, bonds);
         fits.insert(domain.uuid, fit.clone());
         let domain = Domain::clone(domain);
         kept.insert(
-            domain.uuid,
+            (domain.uuid, as_disks),
             Kept {
                 at: now,
                 domain,
@@ -122,6 +140,32 @@ pub async fn fits(context: &Context, seen: &Seen) -> BTreeMap<Uuid, Fit> {
         );
     }
     fits
+}
+
+/// Of each domain, with what is to become of disks that no other host has.
+async fn settled(bonds: Vec<(Uuid, Bonds)>, as_disks: DisksAs) -> Vec<Bonds> {
+    let until = Instant::now() + limits::DISKS_DESCRIBED;
+    let each = bonds.into_iter();
+    let each = each.map(|(domain, bonds)| settle(domain, bonds, as_disks, until));
+    let each = futures_util::stream::iter(each);
+    each.buffered(limits::DESCRIBED_AT_ONCE).collect().await
+}
+
+async fn settle(domain: Uuid, bonds: Bonds, as_disks: DisksAs, until: Instant) -> Bonds {
+    if as_disks == DisksAs::Staying || bonds.local.is_empty() {
+        return bonds.without_copies();
+    }
+    let copied = timeout_at(until, bonds.with_copies(domain)).await;
+    copied.unwrap_or_else(|_| {
+        let seconds = limits::DISKS_DESCRIBED.as_secs();
+        let why = format!(
+            "what its disks are, which are to be copied, was not found out within {seconds} s"
+        );
+        Bonds {
+            obstacles: vec![why],
+            ..Bonds::default()
+        }
+    })
 }
 
 /// What libvirt tells of a domain.

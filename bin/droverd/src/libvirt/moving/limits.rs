@@ -26,6 +26,15 @@ pub const OFFER_KEPT: Duration = Duration::from_secs(10);
 /// Things of which that is kept: those of four who ask for different ones.
 pub const OFFERS_KEPT: usize = 4 * DOMAIN_NEEDS_ASKED;
 
+/// For what disks are that are to be copied, of all domains of a host, some milliseconds each.
+pub const DISKS_DESCRIBED: Duration = Duration::from_secs(4);
+
+// Beside libvirt's and the kernel's words on them.
+const _: () = assert!(DISKS_DESCRIBED.as_secs() + 2 * SHOW.as_secs() < INVENTORY.as_secs());
+
+/// Domains of which that is looked at, at once: each has some two disks, and each is a process.
+pub const DESCRIBED_AT_ONCE: usize = 8;
+
 /// How long it is believed what a domain needs: somebody may attach a device meanwhile, which its move finds then.
 pub const FIT_KEPT: Duration = Duration::from_secs(10);
 

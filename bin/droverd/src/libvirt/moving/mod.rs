@@ -40,6 +40,7 @@ mod processor;
 mod progress;
 mod record;
 mod turns;
+mod versions;
 mod words;
 
 pub use begin::{ToLeave, arrive, forget_arrivals, taken_up, to_leave};

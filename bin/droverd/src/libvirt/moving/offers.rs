@@ -6,12 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use drover_api::{
-    DomainLack, DomainMachine, DomainNeed, DomainNeedsRequest, DomainNeedsView, ErrorCode,
-    MovingDomain, Refusal,
-};
+use drover_api::{DomainLack, DomainMachine, DomainNeed, DomainNeedsView, ErrorCode, Refusal};
 use drover_libvirt::{Connection, Has, Machine, Secret, Tpm, Wanted};
-use drover_types::{HostName, in_short, with_sources};
+use drover_types::{in_short, with_sources};
 use tokio::time::{Instant, timeout_at};
 
 use super::confined;
@@ -30,6 +27,8 @@ use crate::limits::{DOMAIN_NEEDS_ASKED, SHOW};
 pub enum Offer {
     /// It has it.
     Has,
+    /// It has room for these disks, as much on each file system.
+    HasRoom(Vec<disks::Share>),
     /// It has not, and how that shows.
     Lacks(String),
     /// It does not know; why.
@@ -104,6 +103,7 @@ pub async fn offers(
         context,
         connection,
         until: Instant::now() + SHOW,
+        disks_until: Instant::now() + disks::LOOK,
         confined_by: None,
     };
     let mut offers = Vec::with_capacity(needs.len());
@@ -152,6 +152,8 @@ struct Asked<'a> {
     context: &'a Context,
     connection: Option<&'a Connection>,
     until: Instant,
+    /// Until when folders for disks are looked at.
+    disks_until: Instant,
     /// What confines hypervisors here, once that was asked for.
     confined_by: Option<Result<Vec<String>, String>>,
 }
@@ -167,7 +169,7 @@ impl Asked<'_> {
                 return Offer::NotKnown(format!("{uuid:?} is no id of a domain"));
             };
             let (state, owner) = (&self.context.config.state, Owner::Domain(id));
-            return disks::offer(looks, state, &owner, disks).await;
+            return disks::offer(looks, state, (&owner, disks), self.disks_until).await;
         }
         let Some(connection) = self.connection else {
             return Offer::NotKnown("libvirt is not reached".to_owned());
@@ -305,6 +307,10 @@ pub async fn answer(context: &Context, needs: &[DomainNeed]) -> Result<DomainNee
     for (need, offer) in (0..).zip(offers) {
         match offer {
             Offer::Has => {}
+            Offer::HasRoom(shares) => {
+                let told = shares.into_iter().map(|share| share.told(need));
+                view.room.extend(told);
+            }
             Offer::Lacks(why) => view.lacks.push(lack(need, why)),
             Offer::NotKnown(why) => view.unknown.push(lack(need, why)),
         }
@@ -366,79 +372,6 @@ pub async fn has_all(
     let message =
         format!("whether {host} has the files that domain {vm:?} needs is not known: {why}");
     Err(Refusal::new(ErrorCode::HostLacks, message))
-}
-
-/// Whether the source of a domain that comes has told what it sees of each file that the domain writes to.
-///
-/// # Errors
-/// Its agent is too old to.
-pub fn files_told(
-    here: &HostName,
-    source: &HostName,
-    domain: &MovingDomain,
-) -> Result<(), Refusal> {
-    if domain.files_told {
-        return Ok(());
-    }
-    let vm = name(&domain.name);
-    let message = format!(
-        "whether {here} has the very files that domain {vm:?} writes to is not known: the agent of {source} is too old to tell which these are"
-    );
-    let next = format!("bring the agent of {source} to the version of {here}");
-    Err(Refusal::new(ErrorCode::HostLacks, message).next(next))
-}
-
-/// Whether another host can tell whether it has the files that a domain writes to, before it is asked to take the domain in: an agent before
-/// this one would take it without knowing what it was asked for.
-///
-/// # Errors
-/// It cannot, or does not answer.
-pub async fn knows_all(
-    context: &Context,
-    there: &HostName,
-    called: &str,
-    files: &[DomainNeed],
-) -> Result<(), Refusal> {
-    if files.is_empty() {
-        return Ok(());
-    }
-    let request = DomainNeedsRequest {
-        needs: files.to_vec(),
-    };
-    let told = context.peers.needs_of(vec![there.clone()], &request).await;
-    let mut told = told.into_iter().map(|(_, told)| told);
-    told.try_for_each(|told| known_by(there, called, files, told))
-}
-
-fn known_by(
-    there: &HostName,
-    called: &str,
-    files: &[DomainNeed],
-    told: Result<DomainNeedsView, Refusal>,
-) -> Result<(), Refusal> {
-    let next = format!(
-        "see that the agent of {there} has this version, and that file systems there answer"
-    );
-    let what = format!(
-        "whether {there} has the files that domain {:?} writes to",
-        name(called)
-    );
-    let refused = |message| Err(Refusal::new(ErrorCode::HostLacks, message).next(next.clone()));
-    match told {
-        Ok(told) => {
-            let mut unknown = told.unknown.into_iter();
-            unknown.try_for_each(|lack| {
-                let file = usize::try_from(lack.need).ok();
-                let file = file.and_then(|number| files.get(number));
-                let file = file.map(|file| format!(" ({file})")).unwrap_or_default();
-                refused(format!("{what}{file} is not known: {}", in_short(lack.why)))
-            })
-        }
-        Err(refusal) if refusal.code == ErrorCode::NoSuchRoute => {
-            refused(format!("{what} is not known: its agent is too old to tell"))
-        }
-        Err(refusal) => Err(refusal),
-    }
 }
 
 /// Takes out what this host itself is said to lack although the domain runs here: what says so is not to be believed of others either. What
@@ -540,63 +473,5 @@ mod tests {
         ];
         let expected = [network("lan"), network("san"), file()];
         assert_eq!(believed(needs, &offers), expected);
-    }
-
-    #[test]
-    fn no_domain_comes_whose_host_is_too_old_to_tell_which_files_it_writes_to() {
-        let (here, source) = ("b".parse().unwrap(), "a".parse().unwrap());
-        // As the version before sends it.
-        let older = r#"{"uuid":"7","name":"it's 1","persistent":true,"autostart":false,"paused":false,
-            "needs":[{"kind":"path","path":"/images/web.img"}]}"#;
-        let older: MovingDomain = serde_json::from_str(older).unwrap();
-        let refusal = files_told(&here, &source, &older).unwrap_err();
-        assert_eq!(refusal.code, ErrorCode::HostLacks);
-        assert!(
-            refusal.message.contains("the agent of a is too old"),
-            "{refusal}"
-        );
-        assert_eq!(
-            refusal.next.unwrap(),
-            "bring the agent of a to the version of b"
-        );
-        let told = MovingDomain {
-            files_told: true,
-            ..older
-        };
-        assert_eq!(files_told(&here, &source, &told), Ok(()));
-    }
-
-    #[test]
-    fn no_domain_goes_to_a_host_whose_agent_does_not_know_that_its_files_must_be_the_same() {
-        let (there, files) = ("b".parse().unwrap(), [file()]);
-        let told = |told| known_by(&there, "it's 1", &files, told);
-        assert_eq!(told(Ok(DomainNeedsView::default())), Ok(()));
-        let lacks = DomainNeedsView {
-            lacks: vec![lack(0, "it is not there".to_owned())],
-            ..DomainNeedsView::default()
-        };
-        assert_eq!(told(Ok(lacks)), Ok(()), "it tells that itself");
-        // As the version before answers what it does not know.
-        let unknown = DomainNeedsView {
-            unknown: vec![lack(
-                0,
-                "this version of the agent does not know what that is".to_owned(),
-            )],
-            ..DomainNeedsView::default()
-        };
-        let older = told(Ok(unknown)).unwrap_err();
-        assert_eq!(older.code, ErrorCode::HostLacks);
-        assert!(
-            older
-                .message
-                .contains("(the same /images/web.img) is not known"),
-            "{older}"
-        );
-        let route = Refusal::new(ErrorCode::NoSuchRoute, "no such route");
-        let oldest = told(Err(route)).unwrap_err();
-        assert!(oldest.message.contains("too old to tell"), "{oldest}");
-        assert!(oldest.next.unwrap().contains("has this version"));
-        let silent = Refusal::new(ErrorCode::PeerUnreachable, "no answer");
-        assert_eq!(told(Err(silent.clone())), Err(silent));
     }
 }

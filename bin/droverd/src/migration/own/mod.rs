@@ -26,6 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use drover_api::{ErrorCode, IncomingRequest, MigrateRequest, NewDisk, Refusal};
 use drover_migrate::Migration;
 use drover_types::{AtDeadline, MigrationId, ReductionMode, VmName};
+use tokio::time::Instant;
 
 use self::arriving::Arriving;
 use self::copying::Copying;
@@ -180,8 +181,9 @@ impl Migrations {
         if !disks.is_empty() {
             let owner = Owner::Guest(migration.vm.clone());
             let (looks, state) = (context.libvirt.looks(), &context.config.state);
-            match disks::offer(looks, state, &owner, &disks).await {
-                Offer::Has => {}
+            let until = Instant::now() + disks::LOOK;
+            match disks::offer(looks, state, (&owner, &disks), until).await {
+                Offer::Has | Offer::HasRoom(_) => {}
                 Offer::Lacks(why) | Offer::NotKnown(why) => return Err(lacks(why)),
             }
         }
