@@ -9,7 +9,7 @@ use drover_api::{NEW_DISKS, NewDisk};
 use drover_types::Bytes;
 use tokio::time::timeout;
 
-use super::image;
+use super::image::{self, Bitmaps};
 use super::limits;
 use super::room::BLOCK;
 
@@ -34,8 +34,13 @@ pub fn few_enough(count: usize) -> Result<(), String> {
 ///
 /// # Errors
 /// It cannot be copied; why, as what the disk is or does.
-pub async fn described(target: &str, path: &Path, format: &str) -> Result<NewDisk, String> {
-    let image = image::look(path, format).await?;
+pub async fn described(
+    target: &str,
+    path: &Path,
+    format: &str,
+    bitmaps: Bitmaps,
+) -> Result<NewDisk, String> {
+    let image = image::look(path, format, bitmaps).await?;
     let found = found(path).await?;
     Ok(NewDisk {
         target: target.to_owned(),

@@ -66,9 +66,33 @@ struct Bitmap {
 }
 
 impl Bitmap {
-    /// libvirt has QEMU carry those that record what is written (`qemuMigrationSrcBeginPhaseBlockDirtyBitmaps`, of 9.0.0 and 11.3.0).
     fn records(&self) -> bool {
         self.flags.iter().any(|flag| flag == "auto")
+    }
+}
+
+/// What becomes of bitmaps of an image that is copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bitmaps {
+    /// libvirt has QEMU carry those that record what is written (`qemuMigrationSrcBeginPhaseBlockDirtyBitmaps`, of 9.0.0 and 11.3.0).
+    Carried,
+    /// Nobody carries them.
+    Lost,
+}
+
+impl Bitmaps {
+    /// Why an image with these is not copied.
+    fn refused(self, found: &[Bitmap]) -> Option<String> {
+        match self {
+            Self::Carried => several(
+                "bitmaps of what was changed once that record no more, which a copy would not have",
+                found.iter().filter(|bitmap| !bitmap.records()).count(),
+            ),
+            Self::Lost => several(
+                "bitmaps of what was changed since a backup, which a copy would not have",
+                found.len(),
+            ),
+        }
     }
 }
 
@@ -76,14 +100,14 @@ impl Bitmap {
 ///
 /// # Errors
 /// It cannot be told, or a copy of what the guest sees would lose something; why.
-pub async fn look(path: &Path, format: &str) -> Result<Image, String> {
+pub async fn look(path: &Path, format: &str, bitmaps: Bitmaps) -> Result<Image, String> {
     let args = ["info", "--force-share", "--output=json", "-f", format];
     let mut args: Vec<&OsStr> = args.map(OsStr::new).to_vec();
     args.push(path.as_os_str());
-    read(&run(&args).await?)
+    read(&run(&args).await?, bitmaps)
 }
 
-fn read(told: &str) -> Result<Image, String> {
+fn read(told: &str, bitmaps: Bitmaps) -> Result<Image, String> {
     let info: Info = serde_json::from_str(told)
         .map_err(|error| format!("what {PROGRAM} says of it is not understood: {error}"))?;
     let data = info.format_specific.map(|specific| specific.data);
@@ -97,13 +121,7 @@ fn read(told: &str) -> Result<Image, String> {
             "snapshots in its file, which a copy would not have",
             info.snapshots.len(),
         ),
-        several(
-            "bitmaps of what was changed once that record no more, which a copy would not have",
-            data.bitmaps
-                .iter()
-                .filter(|bitmap| !bitmap.records())
-                .count(),
-        ),
+        bitmaps.refused(&data.bitmaps),
     ];
     if let Some(why) = loses.into_iter().flatten().next() {
         return Err(why);
@@ -193,6 +211,19 @@ async fn all(from: Option<impl AsyncRead + Unpin>) -> io::Result<String> {
 mod tests {
     use super::*;
 
+    fn read(told: &str) -> Result<Image, String> {
+        super::read(told, Bitmaps::Carried)
+    }
+
+    #[test]
+    fn bitmaps_that_record_are_carried_by_libvirt_alone() {
+        let told = r#"{"virtual-size": 16777216, "format": "qcow2", "cluster-size": 65536, "format-specific":
+            {"type": "qcow2", "data": {"bitmaps": [{"name": "b", "granularity": 65536, "flags": ["in-use", "auto"]}]}}}"#;
+        read(told).unwrap();
+        let why = super::read(told, Bitmaps::Lost).unwrap_err();
+        assert!(why.starts_with("has 1 bitmaps"), "{why}");
+    }
+
     #[test]
     fn an_image_is_what_qemu_says_of_it_and_what_a_copy_would_lose_is_told() {
         let qcow2 = |more: &str| {
@@ -213,9 +244,6 @@ mod tests {
             ))
         };
         assert_eq!(specific(r#""compat": "1.1""#), Ok(image));
-        let recording =
-            r#""bitmaps": [{"name": "b", "granularity": 65536, "flags": ["in-use", "auto"]}]"#;
-        assert_eq!(specific(recording), Ok(image));
         for (refused, words) in [
             (
                 qcow2(r#", "backing-filename": "/base.qcow2""#),
@@ -264,7 +292,8 @@ mod tests {
                 }
                 made => made.unwrap(),
             }
-            assert_eq!(look(&moved, format).await, Ok(image));
+            let looked = look(&moved, format, Bitmaps::Lost).await;
+            assert_eq!(looked, Ok(image));
             assert!(!others.exists(), "written to by a link");
         }
     }

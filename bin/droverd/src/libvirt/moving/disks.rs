@@ -56,7 +56,8 @@ async fn one(local: &LocalDisk) -> Result<NewDisk, String> {
     }
     // Where libvirt is not told, it takes a disk for a raw one.
     let format = local.disk.format.as_deref().unwrap_or("raw");
-    disks::described(&local.disk.target, &local.path, format).await
+    let (target, path) = (&local.disk.target, &local.path);
+    disks::described(target, path, format, disks::Bitmaps::Carried).await
 }
 
 /// What libvirt's description says against a copy.

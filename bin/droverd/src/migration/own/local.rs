@@ -8,7 +8,7 @@ use drover_types::{VmName, with_sources};
 
 use super::not_copied;
 use crate::agent::Context;
-use crate::disks::{described, few_enough};
+use crate::disks::{Bitmaps, described, few_enough};
 use crate::libvirt::{Hang, Whose, whose};
 
 /// One that is copied.
@@ -53,15 +53,17 @@ pub async fn local(
                 "its disk {name} is not copied, as it is in a file on {}, which hosts may share",
                 seen.file_system
             )),
-            Ok(Whose::Local { .. }) => match described(name, &path, format(&drive)).await {
-                Ok(new) => locals.push(Local {
-                    new,
-                    node: drive.node,
-                }),
-                Err(why) => {
-                    why_not.push(format!("its disk {name} ({}) {why}", path.display()));
+            Ok(Whose::Local { .. }) => {
+                match described(name, &path, format(&drive), Bitmaps::Lost).await {
+                    Ok(new) => locals.push(Local {
+                        new,
+                        node: drive.node,
+                    }),
+                    Err(why) => {
+                        why_not.push(format!("its disk {name} ({}) {why}", path.display()));
+                    }
                 }
-            },
+            }
         }
     }
     why_not.extend(few_enough(locals.len()).err());
