@@ -35,7 +35,7 @@ impl Planned {
             from: step.from.clone(),
             to: step.to.clone(),
             memory: step.memory,
-            with_disks: step.disks.is_some(),
+            with_disks: plan.request.with_disks() && step.disks.is_some(),
         });
         let ends = plan.steps.iter().flat_map(|step| [&step.from, &step.to]);
         let taking_part: BTreeSet<&HostName> = ends.collect();

@@ -248,7 +248,7 @@ impl Draft<'_> {
                     to: model.hosts[one.job.to].name.clone(),
                     why: one.why.clone(),
                     memory: model.vms[one.job.vm].memory,
-                    disks: step_disks(model.vms[one.job.vm], timing.bandwidth),
+                    disks: step_disks(model, model.vms[one.job.vm], timing.bandwidth),
                     starts_ms: ms.expected.saturating_add(timing.starts_ms),
                     bandwidth: timing.bandwidth,
                     forecast: timing.forecast,
@@ -287,8 +287,10 @@ impl Draft<'_> {
     }
 }
 
-fn step_disks(vm: &Vm, bandwidth: BitRate) -> Option<StepDisks> {
-    let (disks, ms) = (vm.disks?, disk_ms(vm, bandwidth.0));
+/// None where that was not asked for, whatever hosts tell.
+fn step_disks(model: &Model<'_>, vm: &Vm, bandwidth: BitRate) -> Option<StepDisks> {
+    let disks = vm.disks.filter(|_| model.request.with_disks())?;
+    let ms = disk_ms(vm, bandwidth.0);
     Some(StepDisks { disks, ms })
 }
 

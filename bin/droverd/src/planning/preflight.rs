@@ -108,6 +108,8 @@ fn join(gathered: &mut Gathered, asked: &[DomainNeed], told: Vec<Told>) {
         }
     }
     for vm in &mut gathered.inventory.vms {
+        // Whatever its host says of itself.
+        vm.disks = None;
         if let Some((_, needs)) = wanted.get(&vm.name) {
             vm.disks = copied(needs);
             let needs = needs.iter().map(|need| words(need, &vm.name));
@@ -116,6 +118,7 @@ fn join(gathered: &mut Gathered, asked: &[DomainNeed], told: Vec<Told>) {
         }
     }
     for host in &mut gathered.inventory.hosts {
+        host.disks = DiskRoom::default();
         let notes = match answers.get(&host.name) {
             Some(Ok(answer)) => lacks(host, answer, &wanted),
             Some(Err(why)) => {
