@@ -96,30 +96,30 @@ fn next(run: &Run) -> Option<String> {
     (!both.is_empty()).then(|| both.join("; "))
 }
 
-/// What is to be known of disks that guests have left on a host that was drained.
+/// What is to be known of disks that guests have left, and of how they come home to a host that was drained.
 fn disks_left(run: &Run) -> Option<String> {
-    let Request::Drain { hosts, .. } = &run.began().request else {
+    let has_left = |record: &&Record| record.planned.with_disks && has_moved(&record.state);
+    let left = run.moves().iter().filter(has_left);
+    let from: BTreeSet<&HostName> = left.map(|record| &record.planned.from).collect();
+    if from.is_empty() {
         return None;
+    }
+    let names: Vec<&str> = from.iter().map(|host| host.as_str()).collect();
+    let stale = format!(
+        "disks that guests left on {} are stale, and stay (`drover history` there names the files): start nothing with them",
+        names.join(", ")
+    );
+    let Request::Drain { .. } = &run.began().request else {
+        return Some(stale);
     };
-    let has_left = |record: &&Record| {
-        let planned = &record.planned;
-        planned.with_disks && hosts.contains(&planned.from) && has_moved(&record.state)
-    };
-    let left: Vec<&Record> = run.moves().iter().filter(has_left).collect();
-    let from: BTreeSet<&HostName> = left.iter().map(|record| &record.planned.from).collect();
     let home = from
         .iter()
         .map(|host| format!("`drover resume {host} --fail-back --with-disks`"));
     let home: Vec<String> = home.collect();
-    let from: Vec<&str> = from.iter().map(|host| host.as_str()).collect();
-    (!left.is_empty()).then(|| {
-        format!(
-            "disks that guests left on {} are stale, and stay (`drover history` there names the files): start nothing with them; {} copies the guests' \
-             own back over them",
-            from.join(", "),
-            home.join(", ")
-        )
-    })
+    Some(format!(
+        "{stale}; {} copies the guests' own back over them",
+        home.join(", ")
+    ))
 }
 
 fn has_moved(state: &MoveState) -> bool {
