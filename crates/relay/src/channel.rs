@@ -334,9 +334,11 @@ pub(crate) fn closing(shared: &Shared, channel: ChannelId) -> Shutdown {
 /// Closes disks' sockets in libvirt's order, with time for QEMU to end the copy of one before the next. Where that of a later disk ends first,
 /// libvirt 9.0 may miss the end of an earlier one, and waits for it until its daemon is started again.
 fn shut_down_in_order(shared: &Shared, disks: Range<ChannelId>) {
-    for disk in disks {
+    for disk in disks.clone() {
+        if disk != disks.start {
+            std::thread::sleep(BETWEEN_DISKS);
+        }
         shared.shut_down(disk);
-        std::thread::sleep(BETWEEN_DISKS);
     }
 }
 
@@ -438,6 +440,9 @@ impl Tool {
         }
         shared.shut_down(shared.local.main());
         let disks = self.channel + 1..shared.local.main();
+        if disks.is_empty() {
+            return;
+        }
         let (theirs, each) = (Arc::clone(shared), disks.clone());
         let started = spawn("close", move || shut_down_in_order(&theirs, each));
         if started.is_err() {
