@@ -159,6 +159,8 @@ impl Console {
         let verified = self
             .wait("verified its memory", limits::VERIFY, newer)
             .await?;
+        // Bad pages that others than the answer's pass have found are told by a heartbeat.
+        self.wait_sequence(1, limits::VERIFY).await?;
         let log = self.log();
         if let Some(fault) = log.heartbeats.fault() {
             return Err(fault.clone().into());
