@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use drover_types::{HostName, MigrationId};
 
-use super::ledger::{forget, is_recorded};
+use super::ledger::{give, is_recorded};
 use super::removed::{listed, remove, settle};
 use super::works::Works;
 
@@ -44,7 +44,7 @@ pub async fn end(
     let paths = listed(paths);
     let why = match came {
         Came::Ran => {
-            forget(state, migration);
+            give(state, migration);
             return Some(Stays {
                 why: format!(
                     "somebody has had it run here: files that were made here for its disks are left, and are not removed: {paths}"

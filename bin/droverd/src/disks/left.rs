@@ -11,6 +11,7 @@ use drover_types::{HostName, MigrationId};
 use serde::{Deserialize, Serialize};
 
 use super::identity::{AtRest, FileId};
+use super::ledger::take;
 use super::limits;
 use super::owner::Owner;
 use super::works::{Stop, Works};
@@ -97,6 +98,8 @@ pub fn leave(
     if before.is_some_and(|before| before.migration == migration) {
         return Ok(());
     }
+    let paths: Vec<&Path> = disks.iter().map(|disk| disk.path.as_path()).collect();
+    take(state, &paths);
     let left = disks.iter().filter_map(|disk| {
         let found = std::fs::metadata(&disk.path).ok()?;
         (found.ino() == disk.inode).then(|| LeftFile::of(&disk.path, &found))

@@ -27,7 +27,7 @@ mod works;
 pub use described::{described, few_enough};
 pub use ended::{Came, end};
 pub use image::{Bitmaps, ENCRYPTED, changes_of};
-pub use ledger::{forget, forget_all_but, is_recorded, paths, recorded};
+pub use ledger::{forget_all_but, give, is_recorded, paths, recorded};
 pub use left::{Leaves, told};
 pub use limits::LOOK;
 pub use made::make;

@@ -88,6 +88,8 @@ struct Known {
     left: Vec<LeftFile>,
     /// Those that were made for other migrations, which may be written to still.
     made: Vec<(MigrationId, Made)>,
+    /// Those with which guests have come.
+    given: Vec<Made>,
 }
 
 /// What this host says to whoever asks whether they can be made.
@@ -107,6 +109,7 @@ pub async fn offer(
     let known = tokio::task::spawn_blocking(move || Known {
         left: left(&state, &owner),
         made: ledger::all(&state),
+        given: ledger::given(&state),
     });
     let known = match known.await {
         Ok(known) => known,
@@ -158,7 +161,7 @@ fn site(path: &Path, known: &Known, is_here: &dyn Fn(&Path) -> bool) -> Result<S
     }
     let disk = rustix::fs::statvfs(folder).map_err(|error| unseen(error.into()))?;
     let made = known.made.iter().map(|(_, made)| made);
-    let here = made.filter(|made| is_here(&made.path));
+    let here = made.chain(&known.given).filter(|made| is_here(&made.path));
     let promised = here.map(|made| promised(made, found.dev()));
     let promised = promised.fold(0, u64::saturating_add);
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
@@ -395,12 +398,18 @@ mod tests {
             at_rest: None,
             most: Bytes(u64::MAX),
         };
+        let given = Known {
+            given: vec![made.clone()],
+            ..Known::default()
+        };
         let known = Known {
-            left: Vec::new(),
             made: vec![(ID, made)],
+            ..Known::default()
         };
         let mine = folder.path().join("mine.img");
-        assert_eq!(site(&mine, &known, &|_| true).unwrap().free, Bytes(0));
+        for known in [&known, &given] {
+            assert_eq!(site(&mine, known, &|_| true).unwrap().free, Bytes(0));
+        }
         assert!(site(&mine, &known, &|_| false).unwrap().free > Bytes(0));
         let again = site(&path, &known, &|_| true).unwrap();
         let disk = disk(path.to_str().unwrap(), 1, DiskLayout::Raw);

@@ -204,7 +204,7 @@ impl Held for HeldDomain {
     fn over(&self) {
         if let Side::Arrives { arrival, .. } = &self.side {
             if arrival.has_run() {
-                disks::forget(&self.context.config.state, self.migration);
+                disks::give(&self.context.config.state, self.migration);
             }
             arrival.forget();
         }

@@ -108,7 +108,7 @@ impl<'a> Ended<'a> {
 
     /// What was made here for its disks is its own.
     pub fn keep_disks(&self) {
-        disks::forget(&self.context.config.state, self.migration);
+        disks::give(&self.context.config.state, self.migration);
     }
 
     /// Takes its definition away, if it is off: what is left then.

@@ -211,7 +211,7 @@ impl Held for OwnGuest {
         Box::pin(async move {
             self.reservation.adopt(arrived)?;
             if let Disks::Arrive(_) = &self.disks {
-                disks::forget(&self.context.config.state, self.migration);
+                disks::give(&self.context.config.state, self.migration);
             }
             Ok(())
         })

@@ -50,7 +50,7 @@ impl Migrations {
     async fn remove_files(&self, view: MigrationView) -> Paid {
         let (works, state) = (&self.context.disk_works, &self.context.config.state);
         let keep = |why: String| {
-            disks::forget(state, view.id);
+            disks::give(state, view.id);
             Paid::Over(format!("{why}; its disks here stay"))
         };
         let started = || self.context.registry.was_started(&view.vm);
