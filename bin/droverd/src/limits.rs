@@ -318,8 +318,7 @@ pub const TELL_RESOLVED: Duration = Duration::from_secs(5);
 /// Until libvirt is told again to have a domain run that stays. The domain stands still meanwhile.
 pub const KEEP_AGAIN: Duration = Duration::from_secs(1);
 
-/// Until copies of disks that were given up are cut off: QEMU waits for what is on its way, up to 16 MiB of each, which two have behind them
-/// in 3 s at 100 Mbit/s. Whoever cancels has them cut off as the migration is, after 5 s.
+/// Until copies of disks that were given up are cut off: two have 32 MiB on their way, 3 s at 100 Mbit/s. A cancel cuts them after 5 s.
 pub const CUT_COPIES: Duration = Duration::from_secs(10);
 
 /// Until copies of disks have ended that were cut off and given up: QEMU waits for nothing then, and takes milliseconds.

@@ -41,7 +41,7 @@ fn progress_tells_phase_bytes_rates_and_time_left() {
 #[test]
 fn before_memory_the_bar_is_of_disks() {
     let copies = json!({"bytes": {"total": 0, "transferred": 0, "remaining": 0},
-        "disks": {"copied": 3 << 30, "total": 4_u64 << 30}});
+        "disks": {"copied": 3_u64 << 30, "total": 4_u64 << 30}});
     let view = view(copies);
     assert_eq!(position(&view), (3 << 30, 4 << 30));
     assert_eq!(lines(&view), ["transferring", "disks 3 GiB of 4 GiB"]);
