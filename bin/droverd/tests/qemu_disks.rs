@@ -48,6 +48,7 @@ macro_rules! on_each_qemu {
 
 on_each_qemu! {
     a_guest_moves_with_its_disks_where_that_is_asked_for_and_comes_back_over_what_it_left
+    a_guest_never_goes_on_with_disks_that_it_left_behind
     a_copy_that_is_cancelled_leaves_the_guest_running_and_is_begun_again_as_often_as_is_wanted
     copies_go_on_when_an_agent_is_killed_and_back_in_time
 }
@@ -265,6 +266,30 @@ async fn a_guest_moves_with_its_disks_where_that_is_asked_for_and_comes_back_ove
     are_the_same(&hosts);
     hold(&hosts, A, "read -P 9 2M 3M");
     assert_eq!(files(&hosts, A), ["data", "web"]);
+}
+
+async fn a_guest_never_goes_on_with_disks_that_it_left_behind(qemu: PathBuf) {
+    let mut hosts = with_disks("diskstale", FAST, qemu).await;
+    let left = moved(&mut hosts, A).await.id;
+    write(&hosts, B, "write -P 9 2M 3M").await;
+    // Twice: the QEMU that waited there has left them as they were.
+    for _ in 0..2 {
+        let plain = hosts.request(B, None);
+        let (code, why) = refused(hosts.client(B).migrate(&name(), &plain).await);
+        assert_eq!(code, ErrorCode::HostLacks, "{why}");
+        for (disk, _) in DISKS {
+            let path = hosts.lab().here().join(FOLDER).join(disk);
+            assert!(why.contains(path.to_str().unwrap()), "{why}");
+        }
+        assert!(why.contains(&left.to_string()), "{why}");
+        assert!(why.contains("with `--with-disks`"), "{why}");
+        runs_only_on(&hosts, B).await;
+        write(&hosts, B, "write -P 4 6M 1M").await;
+    }
+    moved(&mut hosts, B).await;
+    are_the_same(&hosts);
+    hold(&hosts, A, "read -P 9 2M 3M");
+    hold(&hosts, A, "read -P 4 6M 1M");
 }
 
 async fn a_copy_that_is_cancelled_leaves_the_guest_running_and_is_begun_again_as_often_as_is_wanted(

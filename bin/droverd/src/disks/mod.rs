@@ -22,6 +22,7 @@ mod owner;
 mod place;
 mod removed;
 mod room;
+mod stale;
 mod works;
 
 pub use described::{described, few_enough};
@@ -34,4 +35,5 @@ pub use made::make;
 pub use owner::Owner;
 pub use removed::{listed, remove, settle};
 pub use room::{Share, offer};
+pub use stale::{Known, Stale};
 pub use works::Works;

@@ -5,12 +5,13 @@ use std::sync::{Arc, PoisonError};
 use drover_api::{ErrorCode, NewDisk, Refusal, VmDefinition};
 use drover_hypervisor::{Boxed, Machine, MachineError, Movable};
 use drover_migrate::Outcome;
-use drover_types::{Bytes, VmName};
+use drover_types::{Bytes, VmName, with_sources};
 
 use super::arriving::Arriving;
 use super::copying::WithCopies;
+use super::local::written_to;
 use super::{DISKS_SOCKET, Disks, OwnGuest, drive};
-use crate::disks::{self, Came};
+use crate::disks::{self, Came, Known, Stale};
 use crate::libvirt::Owed;
 use crate::migration::{Held, Sockets, Way};
 use crate::registry::{Reached, Role};
@@ -38,7 +39,30 @@ impl OwnGuest {
             })?;
             *arriving.made.lock().unwrap_or_else(PoisonError::into_inner) = made;
         }
-        Ok(self.reservation.start_incoming(definition).await?)
+        let machine = self.reservation.start_incoming(definition).await?;
+        if let Err(stale) = self.finds_nothing_stale(&*machine).await {
+            self.reservation.release().await;
+            return Err(stale.refusal(self.name(), &self.context.config.host));
+        }
+        Ok(machine)
+    }
+
+    /// It must not go on with files that it left here when it was moved away with copies of them, nor with what others were to fill. Its
+    /// QEMU, which waits, has written to none of them.
+    async fn finds_nothing_stale(&self, machine: &dyn Machine) -> Result<(), Stale> {
+        let known = Known::read(&self.context.config.state, &self.owner()).await?;
+        if known.is_empty() {
+            return Ok(());
+        }
+        let drives = machine.drives().await;
+        let drives = drives.map_err(|error| Stale::NotKnown(with_sources(&error)))?;
+        let paths = written_to(&drives);
+        let made = match &self.disks {
+            Disks::Arrive(arriving) => arriving.paths.as_slice(),
+            Disks::Stay | Disks::Leave(_) => &[],
+        };
+        let paths = paths.filter(|path| !made.contains(path)).collect();
+        known.judge(paths).await
     }
 
     /// Takes away what was made for disks that do not come; by their source's word only, once it may have written to them.
@@ -116,6 +140,10 @@ impl Held for OwnGuest {
     }
 
     fn take_back(&self) -> Result<(), Refusal> {
+        let (state, owner) = (&self.context.config.state, self.owner());
+        if let Err(error) = self.leaves.take_back(state, self.migration, &owner) {
+            tracing::error!(vm = %self.name(), %error, "written down still: that it left its disks here");
+        }
         self.reservation.take_back()
     }
 
@@ -204,7 +232,13 @@ impl Held for OwnGuest {
 
     fn after(&self, outcome: &Outcome) -> Option<String> {
         let copying = self.leave().filter(|_| *outcome == Outcome::Completed)?;
-        disks::told(&self.context.config.host, &copying.record().disks)
+        let told = disks::told(&self.context.config.host, &copying.record().disks)?;
+        Some(match self.leaves.failed() {
+            None => told,
+            Some(why) => format!(
+                "{told}. This is not written down ({why}): move it back here with `--with-disks` only, once they are removed"
+            ),
+        })
     }
 
     fn adopt<'a>(&'a self, arrived: Option<&'a VmDefinition>) -> Boxed<'a, Result<(), Refusal>> {

@@ -76,6 +76,12 @@ pub async fn local(
     Ok((locals, notes))
 }
 
+/// The files that the guest may write to.
+pub fn written_to(drives: &[Drive]) -> impl Iterator<Item = PathBuf> {
+    let drives = drives.iter().filter(|drive| !drive.read_only);
+    drives.filter_map(|drive| file(drive).ok().flatten())
+}
+
 /// The file that a drive is in; none where it is elsewhere.
 ///
 /// # Errors
