@@ -231,7 +231,7 @@ mod tests {
         give(state.path(), id);
         fs::remove_file(&second.path).unwrap();
         take(state.path(), &[&first.path]);
-        assert_eq!(given(state.path()), [third.clone()]);
+        assert_eq!(given(state.path()), std::slice::from_ref(&third));
         take(state.path(), &[&third.path]);
         assert_eq!(given(state.path()), []);
     }
