@@ -318,11 +318,14 @@ pub const TELL_RESOLVED: Duration = Duration::from_secs(5);
 /// Until libvirt is told again to have a domain run that stays. The domain stands still meanwhile.
 pub const KEEP_AGAIN: Duration = Duration::from_secs(1);
 
-/// Until copies of disks that were given up are cut off: two have 32 MiB on their way, 3 s at 100 Mbit/s. A cancel cuts them after 5 s.
+/// Until copies of disks that were given up, or whose migration was cut off, are cut off: two have 32 MiB on their way, 3 s at 100 Mbit/s.
 pub const CUT_COPIES: Duration = Duration::from_secs(10);
 
-/// Until copies of disks have ended that were cut off and given up: QEMU waits for nothing then, and takes milliseconds.
-pub const CLEAR_COPIES: Duration = Duration::from_secs(15);
+/// From one that was cut off to the next, where QEMU does not tell that nothing of it is on its way any more, which takes milliseconds.
+pub const CUT_NEXT: Duration = Duration::from_secs(1);
+
+/// Until copies of disks have ended that were given up: 16 of them are cut off by 26 s, and each takes milliseconds then.
+pub const CLEAR_COPIES: Duration = Duration::from_secs(30);
 
 /// How often it is tried to do what is owed to a domain whose migration has ended: libvirtd may have been restarted, or the other
 /// host's agent be back.

@@ -51,6 +51,7 @@ on_each_qemu! {
     a_guest_never_goes_on_with_disks_that_it_left_behind
     a_copy_that_is_cancelled_leaves_the_guest_running_and_is_begun_again_as_often_as_is_wanted
     copies_go_on_when_an_agent_is_killed_and_back_in_time
+    copies_to_a_qemu_that_hangs_are_cut_off_when_they_are_cancelled_and_the_guest_runs_on
 }
 
 /// Where they are, on each host for itself.
@@ -384,6 +385,19 @@ async fn copies_go_on_when_an_agent_is_killed_and_back_in_time(qemu: PathBuf) {
         runs_only_on(&hosts, 1 - from).await;
         are_the_same(&hosts);
     }
+}
+
+async fn copies_to_a_qemu_that_hangs_are_cut_off_when_they_are_cancelled_and_the_guest_runs_on(
+    qemu: PathBuf,
+) {
+    let mut hosts = with_disks("diskhang", SLOWER, qemu).await;
+    let id = begun_midway(&mut hosts, A).await;
+    let hung = hosts.qemus(B).await[0].to_string();
+    run("kill", &["-STOP", &hung]).await.unwrap();
+    hosts.client(A).cancel(id).await.unwrap();
+    let view = hosts.ended(A, id).await;
+    assert_eq!(view.phase, MigrationPhase::Cancelled, "{view:#?}");
+    has_stayed(&hosts).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -21,8 +21,7 @@ use drover_types::MigrationId;
 use pair::{Pair, Side, to};
 use tempfile::TempDir;
 
-/// For all tests on the emulated host, once it is there. With 9.0 they take 160 s where eight others want two cores, with 11.3 300 s where
-/// sixteen do.
+/// For the test on the emulated host, once it is there: 80 s where eight others want two cores, 150 s where sixteen do.
 const WITHIN: Duration = Duration::from_secs(420);
 
 /// For each move.
@@ -89,7 +88,7 @@ async fn domains_that_apparmor_confines_move(libvirt: PathBuf) {
     }
     let output = ended.output;
     assert_eq!(ended.status, 0, "failed on the emulated host:\n{output}");
-    assert!(output.contains("2 passed; 0 failed"), "{output}");
+    assert!(output.contains("1 passed; 0 failed"), "{output}");
 }
 
 fn sh(line: &str) {
@@ -159,19 +158,6 @@ fn is_confined(side: &Side) -> bool {
     let [qemu] = <[String; 1]>::try_from(side.host.qemus()).unwrap();
     let label = side.host.shell(&format!("cat /proc/{qemu}/attr/current"));
     label.contains("libvirt-") && label.trim().ends_with("(enforce)")
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "runs on an emulated host"]
-async fn a_domain_moves() {
-    let Some(libvirt) = confining() else {
-        return;
-    };
-    let pair = confined(&libvirt, &guest::idle("web"), |_, _| ()).await;
-    let id = pair.begun().await;
-    has_ended(&pair, id).await;
-    pair.has_moved(id, DomainState::Running).await;
-    assert!(is_confined(&pair.b));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -32,6 +32,9 @@ pub trait Storage: Movable {
     /// goes on with its own. Answers before that is so.
     fn end_copy<'a>(&'a self, name: &'a str) -> Answer<'a, ()>;
 
+    /// Has a copy stand still, until it is given up. Answers before it [does](Copied::stands_still).
+    fn pause_copy<'a>(&'a self, name: &'a str) -> Answer<'a, ()>;
+
     /// Gives a copy up. Answers before it has ended.
     fn give_copy_up<'a>(&'a self, name: &'a str) -> Answer<'a, ()>;
 
@@ -93,6 +96,8 @@ pub struct Copied {
     pub done: Bytes,
     /// All of that.
     pub total: Bytes,
+    /// Nothing of it is on its way: it was [told](Storage::pause_copy) to pause, or the guest is being stopped, or it has ended.
+    pub stands_still: bool,
 }
 
 /// How far a copy is.

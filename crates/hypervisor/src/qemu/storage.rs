@@ -96,6 +96,13 @@ impl Storage for QemuMachine {
         })
     }
 
+    fn pause_copy<'a>(&'a self, name: &'a str) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let told = self.tell("pause a disk's copy", "job-pause", json!({"id": name}));
+            told.await.map(drop)
+        })
+    }
+
     fn give_copy_up<'a>(&'a self, name: &'a str) -> Answer<'a, ()> {
         Box::pin(async move {
             let end = json!({"device": name, "force": true});
@@ -175,7 +182,8 @@ fn copies(told: &Value) -> Vec<Copied> {
 
 fn copied(told: &Value) -> Option<Copied> {
     let bytes = |name: &str| Bytes(told[name].as_u64().unwrap_or(0));
-    let state = match told["status"].as_str()? {
+    let status = told["status"].as_str()?;
+    let state = match status {
         // The latter while the guest is being stopped.
         "ready" | "standby" => CopyState::Ready,
         "concluded" => CopyState::Ended(told["error"].as_str().map(excerpt)),
@@ -186,6 +194,7 @@ fn copied(told: &Value) -> Option<Copied> {
         state,
         done: bytes("current-progress"),
         total: bytes("total-progress"),
+        stands_still: matches!(status, "paused" | "standby" | "concluded"),
     })
 }
 
@@ -232,6 +241,18 @@ mod tests {
         let state = |status, more| told(status, more).state;
         assert_eq!(running.state, CopyState::Copies);
         assert_eq!(state("paused", Value::Null), CopyState::Copies);
+        for (status, stands_still) in [
+            ("running", false),
+            ("ready", false),
+            ("paused", true),
+            ("standby", true),
+        ] {
+            assert_eq!(
+                told(status, Value::Null).stands_still,
+                stands_still,
+                "{status}"
+            );
+        }
         assert_eq!(state("ready", Value::Null), CopyState::Ready);
         assert_eq!(state("concluded", Value::Null), CopyState::Ended(None));
         let failed = state("concluded", json!({"error": "Input/output error"}));

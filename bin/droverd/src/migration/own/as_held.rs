@@ -8,9 +8,10 @@ use drover_migrate::Outcome;
 use drover_types::{Bytes, VmName, with_sources};
 
 use super::arriving::Arriving;
+use super::clear::clear;
 use super::copying::WithCopies;
 use super::local::written_to;
-use super::{DISKS_SOCKET, Disks, OwnGuest, drive};
+use super::{DISKS_SOCKET, Disks, OwnGuest};
 use crate::disks::{self, Came, Known, Stale};
 use crate::libvirt::Owed;
 use crate::migration::{Held, Sockets, Way};
@@ -219,10 +220,20 @@ impl Held for OwnGuest {
             let Some(copying) = self.leave() else {
                 return;
             };
-            if let Some(machine) = self.reservation.machine() {
-                drive::clear(&*machine, &copying.names).await;
+            let cleared = match self.reservation.reach().await {
+                Reached::Machine(machine) => clear(&*machine, &copying.names).await,
+                Reached::Gone => Ok(()),
+                Reached::Unreachable => {
+                    Err("its QEMU does not answer, and may go on to copy its disks".to_owned())
+                }
+            };
+            match cleared {
+                Ok(()) => copying.forget(),
+                Err(why) => {
+                    let debt = None;
+                    self.owed().push(Owed { debt, why });
+                }
             }
-            copying.forget();
         })
     }
 

@@ -20,7 +20,7 @@ use super::{drive, name};
 #[derive(Debug)]
 pub struct Copying {
     state: PathBuf,
-    migration: MigrationId,
+    pub migration: MigrationId,
     record: Mutex<Record>,
     /// Each disk's.
     pub names: Vec<String>,
@@ -28,6 +28,8 @@ pub struct Copying {
     machine: Mutex<Option<Arc<dyn Machine>>>,
     /// Somebody wants it to stay.
     pub given_up: watch::Sender<bool>,
+    /// Memory's migration was cut off, as it would not end.
+    pub yanked: watch::Sender<bool>,
     shown: Mutex<Shown>,
     is_driven: Mutex<bool>,
 }
@@ -65,6 +67,7 @@ impl Copying {
             record: Mutex::new(record),
             machine: Mutex::default(),
             given_up: watch::Sender::new(false),
+            yanked: watch::Sender::new(false),
             shown: Mutex::default(),
             is_driven: Mutex::default(),
         }
@@ -116,11 +119,6 @@ impl Copying {
         };
         self.show(|shown| shown.now = now);
         tokio::spawn(drive::drive(Arc::clone(self), stage, begins));
-    }
-
-    fn cut(&self, machine: &Arc<dyn Machine>) {
-        let (machine, names) = (Arc::clone(machine), self.names.clone());
-        tokio::spawn(async move { drive::cut(&*machine, &names).await });
     }
 }
 
@@ -237,11 +235,10 @@ impl Movable for WithCopies {
         })
     }
 
+    /// Cuts memory's connections. The copies' are, where they do not end within a while.
     fn yank_migration(&self) -> Answer<'_, ()> {
-        Box::pin(async {
-            self.copying.cut(&self.machine);
-            self.machine.yank_migration().await
-        })
+        self.copying.yanked.send_replace(true);
+        self.machine.yank_migration()
     }
 
     fn lift_dirty_limit(&self) -> Answer<'_, ()> {

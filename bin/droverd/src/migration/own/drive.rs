@@ -1,7 +1,8 @@
 //! Copies of disks, driven from look to look: what is done is [`mirrors::next`]'s word.
 
+use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Instant;
 
 use drover_hypervisor::{
     CopyState, DiskProgress, Machine, MachineError, MachineEvent, MachineEvents, MigrationAddress,
@@ -12,44 +13,36 @@ use drover_migrate::mirrors::{self, MemorySeen, MirrorSeen, Stage, Step};
 use drover_types::{Bytes, with_sources};
 use tokio::time::sleep;
 
+use super::clear::{clear, cut_off};
 use super::copying::{Copying, Now};
-use crate::limits::{CLEAR_COPIES, CUT_COPIES, OBSERVE, SOON};
+use crate::limits::OBSERVE;
 
 /// Drives them until memory's migration is over, or they came to nothing.
 pub async fn drive(copying: Arc<Copying>, stage: Stage, begins: bool) {
     let mut driven = Driven {
-        copying,
+        copying: Arc::clone(&copying),
         stage,
         failed: None,
+        ended: BTreeSet::new(),
+        was_refused: false,
     };
-    if begins && let Err(why) = driven.begin().await {
-        return driven.end_copies(Now::Failed(why)).await;
+    let over = tokio::select! {
+        over = driven.until_over(begins) => over,
+        never = cut_once_yanked(&copying) => match never {},
+    };
+    if let Some(now) = over {
+        driven.end_copies(now).await;
     }
-    let mut events = None;
-    loop {
-        let Some(machine) = driven.copying.machine() else {
-            return;
-        };
-        if machine.exit().is_some() {
-            return;
-        }
-        // Before the look, so that nothing falls between.
-        let heard = events.get_or_insert_with(|| machine.events());
-        match driven.step(&*machine).await {
-            Ok(Then::Look) => {}
-            Ok(Then::Wait) => {
-                if !driven.wait(heard).await {
-                    events = None;
-                }
-            }
-            Ok(Then::End(now)) => return driven.end_copies(now).await,
-            // It runs and does not answer: nothing is concluded.
-            Err(error) => {
-                tracing::debug!(%error, "disks are looked at again");
-                events = None;
-                sleep(OBSERVE).await;
-            }
-        }
+}
+
+/// What QEMU does not end by itself when memory's migration is cut off: it may not be heard of again.
+async fn cut_once_yanked(copying: &Copying) -> Infallible {
+    let mut yanked = copying.yanked.subscribe();
+    // Who sends it is there as long as this is.
+    let _ = yanked.wait_for(|yanked| *yanked).await;
+    match copying.machine() {
+        Some(machine) => cut_off(&*machine, &copying.names).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -57,6 +50,10 @@ struct Driven {
     copying: Arc<Copying>,
     stage: Stage,
     failed: Option<Reason>,
+    /// Those that QEMU was told to end, by their numbers.
+    ended: BTreeSet<usize>,
+    /// It refused that once.
+    was_refused: bool,
 }
 
 enum Then {
@@ -69,6 +66,37 @@ enum Then {
 }
 
 impl Driven {
+    /// What is to be told then; none where its QEMU has ended.
+    async fn until_over(&mut self, begins: bool) -> Option<Now> {
+        if begins && let Err(why) = self.begin().await {
+            return Some(Now::Failed(why));
+        }
+        let mut events = None;
+        loop {
+            let machine = self.copying.machine()?;
+            if machine.exit().is_some() {
+                return None;
+            }
+            // Before the look, so that nothing falls between.
+            let heard = events.get_or_insert_with(|| machine.events());
+            match self.step(&*machine).await {
+                Ok(Then::Look) => {}
+                Ok(Then::Wait) => {
+                    if !self.wait(heard).await {
+                        events = None;
+                    }
+                }
+                Ok(Then::End(now)) => return Some(now),
+                // It runs and does not answer: nothing is concluded.
+                Err(error) => {
+                    tracing::debug!(%error, "disks are looked at again");
+                    events = None;
+                    sleep(OBSERVE).await;
+                }
+            }
+        }
+    }
+
     /// Has QEMU begin all copies.
     async fn begin(&self) -> Result<(), String> {
         let record = self.copying.record();
@@ -94,10 +122,11 @@ impl Driven {
     }
 
     async fn step(&mut self, machine: &dyn Machine) -> Result<Then, MachineError> {
-        let memory = memory(&machine.migration().await?.status);
+        let status = machine.migration().await?.status;
+        let memory = memory(&status);
         let mirrors = self.look(machine).await?;
         let given_up = *self.copying.given_up.borrow();
-        if given_up && self.stage == Stage::Copying {
+        if given_up && (self.stage == Stage::Copying || memory == MemorySeen::NotBegun) {
             return Ok(Then::End(Now::Cancelled));
         }
         if given_up && memory != MemorySeen::Over {
@@ -107,15 +136,7 @@ impl Driven {
         match mirrors::next(self.stage, &mirrors, memory) {
             Step::Wait => Ok(Then::Wait),
             Step::BeginMemory => self.begin_memory(machine).await,
-            Step::End(ready) => {
-                for name in ready
-                    .iter()
-                    .filter_map(|number| self.copying.names.get(*number))
-                {
-                    machine.end_copy(name).await?;
-                }
-                Ok(Then::Wait)
-            }
+            Step::End(ready) => self.end(machine, &ready).await,
             Step::AllEnded => {
                 // Not written down, for which the guest would stand still longer: an agent that did not see it gives up.
                 self.stage = Stage::Ended;
@@ -139,8 +160,40 @@ impl Driven {
                 machine.cancel().await?;
                 Ok(Then::Wait)
             }
-            Step::Over => Ok(self.over()),
+            Step::Over => {
+                if status == MigrationStatus::Completed {
+                    self.failed = None;
+                }
+                Ok(self.over())
+            }
         }
+    }
+
+    /// Ends these, each once, as the guest stands still meanwhile.
+    async fn end(&mut self, machine: &dyn Machine, ready: &[usize]) -> Result<Then, MachineError> {
+        let mut then = Then::Wait;
+        for number in ready {
+            let Some(name) = self.copying.names.get(*number) else {
+                continue;
+            };
+            if self.ended.contains(number) {
+                continue;
+            }
+            match machine.end_copy(name).await {
+                Ok(()) => {
+                    self.ended.insert(*number);
+                }
+                // It has ended since it was looked at. What else it may be is not asked for without a pause.
+                Err(MachineError::Refused { operation, reason }) => {
+                    tracing::debug!(operation, reason, "disks are looked at again");
+                    if !std::mem::replace(&mut self.was_refused, true) {
+                        then = Then::Look;
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(then)
     }
 
     /// Why it failed is known here where that was for the disks; QEMU tells all else.
@@ -155,13 +208,16 @@ impl Driven {
             return Ok(Then::End(Now::Failed(why)));
         }
         self.stage = Stage::Memory;
-        self.copying.show(|shown| shown.now = Now::Memory);
         let address = MigrationAddress::Unix(self.copying.record().memory);
-        match machine.migrate(&address).await {
-            Ok(()) => Ok(Then::Look),
-            Err(error) if error.is_unanswered() => Ok(Then::Look),
-            Err(error) => Ok(Then::End(Now::Failed(with_sources(&error)))),
+        let begun = machine.migrate(&address).await;
+        if let Err(error) = begun
+            && !error.is_unanswered()
+        {
+            return Ok(Then::End(Now::Failed(with_sources(&error))));
         }
+        // Before, what QEMU tells is of an earlier one.
+        self.copying.show(|shown| shown.now = Now::Memory);
+        Ok(Then::Look)
     }
 
     async fn look(&self, machine: &dyn Machine) -> Result<Vec<MirrorSeen>, MachineError> {
@@ -216,8 +272,10 @@ impl Driven {
     }
 
     async fn end_copies(self, now: Now) {
-        if let Some(machine) = self.copying.machine() {
-            clear(&*machine, &self.copying.names).await;
+        if let Some(machine) = self.copying.machine()
+            && let Err(why) = clear(&*machine, &self.copying.names).await
+        {
+            tracing::warn!(id = %self.copying.migration, why, "tried again once its migration is over");
         }
         self.copying.show(|shown| shown.now = now);
     }
@@ -229,64 +287,5 @@ fn memory(status: &MigrationStatus) -> MemorySeen {
         MigrationStatus::PreSwitchover => MemorySeen::Waits,
         status if status.is_final() => MemorySeen::Over,
         _ => MemorySeen::UnderWay,
-    }
-}
-
-/// Cuts all of them off, whatever QEMU waits for.
-pub async fn cut(machine: &dyn Machine, names: &[String]) {
-    for name in names {
-        if let Err(error) = machine.cut_copy(name).await {
-            tracing::debug!(name, %error, "copy not cut");
-        }
-    }
-}
-
-/// Sees to it that nothing is left of them in a QEMU that goes on. They are cut off only where they do not end otherwise: QEMU 10.0.2 has hung,
-/// its guest with it, when two were cut off at once.
-pub async fn clear(machine: &dyn Machine, names: &[String]) {
-    let cut_off = async {
-        sleep(CUT_COPIES).await;
-        cut(machine, names).await;
-        std::future::pending::<()>().await;
-    };
-    tokio::select! {
-        () = give_up(machine, names) => {}
-        () = cut_off => {}
-    }
-}
-
-async fn give_up(machine: &dyn Machine, names: &[String]) {
-    let begun = Instant::now();
-    let mut asked = false;
-    loop {
-        if machine.exit().is_some() {
-            return;
-        }
-        let copies = machine.copies().await.unwrap_or_default();
-        let runs = |name: &&String| {
-            let mut copies = copies.iter();
-            copies.any(|copy| copy.name == **name && !matches!(copy.state, CopyState::Ended(_)))
-        };
-        let left: Vec<_> = names.iter().filter(runs).collect();
-        if left.is_empty() {
-            break;
-        }
-        if begun.elapsed() > CLEAR_COPIES {
-            return tracing::warn!(?left, "copies of disks have not ended yet");
-        }
-        if !std::mem::replace(&mut asked, true) {
-            for name in left {
-                // One that has just ended is none to give up.
-                if let Err(error) = machine.give_copy_up(name).await {
-                    tracing::debug!(name, %error, "copy not given up");
-                }
-            }
-        }
-        sleep(SOON).await;
-    }
-    for name in names {
-        if let Err(error) = machine.let_go(name).await {
-            tracing::warn!(name, %error, "a disk's copy is not let go");
-        }
     }
 }

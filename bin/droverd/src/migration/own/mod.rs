@@ -13,6 +13,7 @@
 
 mod arriving;
 mod as_held;
+mod clear;
 mod copying;
 mod drive;
 mod local;
