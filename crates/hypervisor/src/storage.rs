@@ -1,4 +1,4 @@
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use drover_types::Bytes;
 
@@ -63,6 +63,14 @@ pub struct Drive {
     pub file: String,
     /// The guest may not write to it.
     pub read_only: bool,
+}
+
+impl Drive {
+    /// The file, where its contents are in one. What is not absolute is below `/`, where the hypervisor runs.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        Path::new("/").join(&self.file)
+    }
 }
 
 /// One drive of which others may write a copy.

@@ -67,8 +67,8 @@ pub enum Step {
     AllEnded,
     /// Let all copies go, then have the hypervisor go on.
     SwitchOver,
-    /// Give all of it up.
-    GiveUp(Reason),
+    /// Give all of it up, for what this copy did, by its number, or for memory's migration.
+    GiveUp(Option<usize>, Reason),
     /// Memory's migration is over.
     Over,
 }
@@ -76,24 +76,23 @@ pub enum Step {
 /// What is to be done at this stage about what is seen: each copy, by its number, and the migration of memory.
 #[must_use]
 pub fn next(stage: Stage, mirrors: &[MirrorSeen], memory: MemorySeen) -> Step {
+    let give_up = |(number, reason)| Step::GiveUp(Some(number), reason);
     match (stage, memory) {
         (Stage::Copying, _) => match broken(mirrors, false) {
-            Some(reason) => Step::GiveUp(reason),
+            Some(broken) => give_up(broken),
             None if mirrors.iter().all(|seen| *seen == MirrorSeen::Ready) => Step::BeginMemory,
             None => Step::Wait,
         },
         (_, MemorySeen::Over) => Step::Over,
         (_, MemorySeen::NotBegun) => {
             let reason = "its memory's migration was not begun, or is not known any more";
-            Step::GiveUp(Reason::from(reason))
+            Step::GiveUp(None, Reason::from(reason))
         }
         (Stage::Ended, MemorySeen::UnderWay) => Step::Wait,
         (Stage::Ended, MemorySeen::Waits) => Step::SwitchOver,
-        (Stage::Memory, MemorySeen::UnderWay) => {
-            broken(mirrors, false).map_or(Step::Wait, Step::GiveUp)
-        }
+        (Stage::Memory, MemorySeen::UnderWay) => broken(mirrors, false).map_or(Step::Wait, give_up),
         (Stage::Memory, MemorySeen::Waits) => match broken(mirrors, true) {
-            Some(reason) => Step::GiveUp(reason),
+            Some(broken) => give_up(broken),
             None => end(mirrors),
         },
     }
@@ -112,10 +111,9 @@ fn end(mirrors: &[MirrorSeen]) -> Step {
     }
 }
 
-/// Why the copies come to nothing, if they do. One that has ended is of use only once the guest stands still.
-fn broken(mirrors: &[MirrorSeen], stopped: bool) -> Option<Reason> {
+/// By which copy all come to nothing, if they do, and what it did. One that has ended is of use only once the guest stands still.
+fn broken(mirrors: &[MirrorSeen], stopped: bool) -> Option<(usize, Reason)> {
     mirrors.iter().enumerate().find_map(|(number, seen)| {
-        let number = number + 1;
         let words = match seen {
             MirrorSeen::Copies | MirrorSeen::Ready => return None,
             MirrorSeen::Ended if stopped => return None,
@@ -123,7 +121,7 @@ fn broken(mirrors: &[MirrorSeen], stopped: bool) -> Option<Reason> {
             MirrorSeen::Absent => "is not there any more".to_owned(),
             MirrorSeen::Failed(reason) => format!("failed: {reason}"),
         };
-        Some(format!("the copy of disk {number} {words}").into())
+        Some((number, words.into()))
     })
 }
 
@@ -168,7 +166,7 @@ mod tests {
         assert_eq!(waits(&[Ended, Ended]), Step::AllEnded);
         let goes = |mirrors: &[_]| next(Stage::Memory, mirrors, MemorySeen::UnderWay);
         assert_eq!(goes(&[Ready, Ready]), Step::Wait);
-        assert!(matches!(goes(&[Ready, Ended]), Step::GiveUp(_)));
+        assert!(matches!(goes(&[Ready, Ended]), Step::GiveUp(..)));
     }
 
     #[test]
@@ -198,12 +196,12 @@ mod tests {
     fn a_copy_that_failed_is_told_of_by_its_number() {
         let failed = [MirrorSeen::Ready, MirrorSeen::Failed("no space".into())];
         for stage in [Stage::Copying, Stage::Memory] {
-            let Step::GiveUp(why) = next(stage, &failed, MemorySeen::UnderWay) else {
+            let Step::GiveUp(Some(1), why) = next(stage, &failed, MemorySeen::UnderWay) else {
                 panic!("{stage:?}");
             };
-            assert_eq!(why.to_string(), "the copy of disk 2 failed: no space");
+            assert_eq!(why.to_string(), "failed: no space");
         }
         let lost = next(Stage::Memory, &[MirrorSeen::Ready], MemorySeen::NotBegun);
-        assert!(matches!(lost, Step::GiveUp(_)));
+        assert!(matches!(lost, Step::GiveUp(None, _)));
     }
 }

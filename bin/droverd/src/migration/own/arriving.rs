@@ -72,7 +72,7 @@ fn exports(
 ) -> Result<Vec<Export>, MachineError> {
     let numbered = new.iter().enumerate();
     let each = numbered.map(|(number, disk)| {
-        let is_in = |drive: &&Drive| Path::new("/").join(&drive.file) == disk.path;
+        let is_in = |drive: &&Drive| drive.path() == disk.path;
         let drive = drives.iter().find(is_in);
         let drive = drive.ok_or_else(|| MachineError::Invalid {
             operation: "export its disks",

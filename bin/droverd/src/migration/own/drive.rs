@@ -149,10 +149,11 @@ impl Driven {
                 machine.switch_over().await?;
                 Ok(Then::Wait)
             }
-            Step::GiveUp(reason) if self.stage == Stage::Copying => {
-                Ok(Then::End(Now::Failed(reason.to_string())))
-            }
-            Step::GiveUp(reason) => {
+            Step::GiveUp(disk, reason) => {
+                let reason = self.named(disk, reason);
+                if self.stage == Stage::Copying {
+                    return Ok(Then::End(Now::Failed(reason.to_string())));
+                }
                 self.failed.get_or_insert(reason);
                 if memory == MemorySeen::NotBegun {
                     return Ok(self.over());
@@ -165,6 +166,18 @@ impl Driven {
                     self.failed = None;
                 }
                 Ok(self.over())
+            }
+        }
+    }
+
+    /// Why all is given up, with whose copy that is for.
+    fn named(&self, disk: Option<usize>, reason: Reason) -> Reason {
+        let record = self.copying.record();
+        match disk.and_then(|number| record.disks.get(number)) {
+            None => reason,
+            Some(disk) => {
+                let (target, path) = (&disk.target, disk.path.display());
+                format!("the copy of its disk {target} ({path}) {reason}").into()
             }
         }
     }

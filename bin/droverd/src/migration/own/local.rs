@@ -1,6 +1,6 @@
 //! Which disks of a guest are its host's alone.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use drover_api::{NewDisk, Refusal};
 use drover_hypervisor::{Drive, Machine};
@@ -93,17 +93,10 @@ fn file(drive: &Drive) -> Result<Option<PathBuf>, String> {
             "its disk {name} is described in more than a file's name: {file}"
         ));
     }
-    let path = Path::new(file);
-    // What begins with a protocol is at a server (QEMU's `path_has_protocol`). Its process runs in `/`.
-    let scheme = file
-        .split('/')
-        .next()
-        .is_some_and(|first| first.contains(':'));
-    match (path.is_absolute(), scheme) {
-        (true, _) => Ok(Some(path.to_owned())),
-        (false, true) => Ok(None),
-        (false, false) => Ok(Some(Path::new("/").join(path))),
-    }
+    // What begins with a protocol is at a server (QEMU's `path_has_protocol`).
+    let first = file.split('/').next();
+    let is_at_a_server = first.is_some_and(|first| first.contains(':'));
+    Ok((!is_at_a_server).then(|| drive.path()))
 }
 
 /// As `qemu-img` calls it.
