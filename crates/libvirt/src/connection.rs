@@ -288,7 +288,7 @@ impl Connection {
 }
 
 /// None where there is no such domain, or no longer.
-fn unless_gone<T>(answer: Result<T, Refusal>) -> Result<Option<T>, Refusal> {
+pub(crate) fn unless_gone<T>(answer: Result<T, Refusal>) -> Result<Option<T>, Refusal> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
         Err(refusal) if refusal.is_no_domain() => Ok(None),

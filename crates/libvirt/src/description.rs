@@ -219,7 +219,7 @@ fn confines(model: &str) -> bool {
     !matches!(model, "none" | "dac")
 }
 
-fn parse(xml: &str) -> Result<Document<'_>, NoDescription> {
+pub(crate) fn parse(xml: &str) -> Result<Document<'_>, NoDescription> {
     let options = ParsingOptions {
         nodes_limit: limits::XML_NODES,
         ..ParsingOptions::default()
@@ -228,7 +228,10 @@ fn parse(xml: &str) -> Result<Document<'_>, NoDescription> {
     document.map_err(|error| NoDescription::Xml(excerpt(&error.to_string())))
 }
 
-fn root<'a, 'i>(document: &'a Document<'i>, name: &str) -> Result<Node<'a, 'i>, NoDescription> {
+pub(crate) fn root<'a, 'i>(
+    document: &'a Document<'i>,
+    name: &str,
+) -> Result<Node<'a, 'i>, NoDescription> {
     let root = document.root_element();
     match root.tag_name().name() {
         found if found == name => Ok(root),
@@ -236,11 +239,11 @@ fn root<'a, 'i>(document: &'a Document<'i>, name: &str) -> Result<Node<'a, 'i>, 
     }
 }
 
-fn child<'a, 'i>(of: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
+pub(crate) fn child<'a, 'i>(of: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
     of.children().find(|node| node.has_tag_name(name))
 }
 
-fn children<'a, 'i: 'a>(
+pub(crate) fn children<'a, 'i: 'a>(
     of: Node<'a, 'i>,
     name: &'static str,
 ) -> impl Iterator<Item = Node<'a, 'i>> {
@@ -248,7 +251,7 @@ fn children<'a, 'i: 'a>(
 }
 
 /// A word: at most as much of somebody else's text as an error would repeat.
-fn attribute(of: Node<'_, '_>, name: &str) -> Option<String> {
+pub(crate) fn attribute(of: Node<'_, '_>, name: &str) -> Option<String> {
     of.attribute(name).map(excerpt)
 }
 
@@ -316,7 +319,7 @@ fn disk(node: Node<'_, '_>) -> Disk {
     }
 }
 
-fn source(disk: Node<'_, '_>) -> Source {
+pub(crate) fn source(disk: Node<'_, '_>) -> Source {
     let of = child(disk, "source");
     let said = |name: &str| of.and_then(|of| attribute(of, name));
     let at = |name: &str| of.and_then(|of| path(of, name));

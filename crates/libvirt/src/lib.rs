@@ -21,6 +21,7 @@
 mod abort;
 mod beside;
 mod connection;
+mod copying;
 mod description;
 mod domain;
 mod error;
@@ -40,6 +41,7 @@ mod watch;
 pub use abort::abort_job;
 pub use beside::Beside;
 pub use connection::Connection;
+pub use copying::{CopySeen, CopyState, DiskCopy, DiskLook, DiskSeen};
 pub use description::{
     Card, Description, Disk, NoDescription, Processor, Source, Tie, Tpm, confining,
 };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::params::Lent;
-use super::table::{VirDomain, VirDomainInfo, VirTypedParameter};
+use super::table::{VirDomain, VirDomainBlockJobInfo, VirDomainInfo, VirTypedParameter};
 use super::{Connection, Params, Raw, lent};
 use crate::error::Refusal;
 use crate::events::Job;
@@ -157,6 +157,12 @@ impl<'c> Domain<'c> {
         Ok(u32::try_from(answer).unwrap_or_default())
     }
 
+    pub(crate) fn suspend(&self) -> Result<(), Refusal> {
+        // SAFETY: the reference is ours.
+        let answer = unsafe { (self.raw().table.virDomainSuspend)(self.pointer.as_ptr()) };
+        self.raw().done(answer)
+    }
+
     pub(crate) fn resume(&self) -> Result<(), Refusal> {
         // SAFETY: the reference is ours.
         let answer = unsafe { (self.raw().table.virDomainResume)(self.pointer.as_ptr()) };
@@ -226,6 +232,55 @@ impl<'c> Domain<'c> {
         // SAFETY: the reference is ours.
         let answer = unsafe { (self.raw().table.virDomainAbortJob)(self.pointer.as_ptr()) };
         self.raw().done(answer)
+    }
+
+    /// Begins to copy a disk to what this XML says, with `virDomainBlockCopyFlags`.
+    pub(crate) fn copy_disk(
+        &self,
+        target: &CStr,
+        to: &CStr,
+        params: &Params,
+        flags: c_uint,
+    ) -> Result<(), Refusal> {
+        let copy = self.raw().table.virDomainBlockCopy;
+        // SAFETY: the reference is ours, the texts have their ends, the list is libvirt's and of this length.
+        let answer = unsafe {
+            copy(
+                self.pointer.as_ptr(),
+                target.as_ptr(),
+                to.as_ptr(),
+                params.list,
+                params.length,
+                flags,
+            )
+        };
+        self.raw().done(answer)
+    }
+
+    /// Ends the job of a disk, with `virDomainBlockJobAbortFlags`.
+    pub(crate) fn end_disk_job(&self, target: &CStr, flags: c_uint) -> Result<(), Refusal> {
+        let end = self.raw().table.virDomainBlockJobAbort;
+        // SAFETY: the reference is ours, the text has its end.
+        let answer = unsafe { end(self.pointer.as_ptr(), target.as_ptr(), flags) };
+        self.raw().done(answer)
+    }
+
+    /// Has the job of a disk take as much as it can.
+    pub(crate) fn unlimit_disk_job(&self, target: &CStr) -> Result<(), Refusal> {
+        let set = self.raw().table.virDomainBlockJobSetSpeed;
+        // SAFETY: as for `end_disk_job`.
+        let answer = unsafe { set(self.pointer.as_ptr(), target.as_ptr(), 0, 0) };
+        self.raw().done(answer)
+    }
+
+    /// How much the job of a disk has done, and of how much, in bytes; none where it has none.
+    pub(crate) fn disk_job(&self, target: &CStr) -> Result<Option<(u64, u64)>, Refusal> {
+        let mut info = VirDomainBlockJobInfo::default();
+        let ask = self.raw().table.virDomainGetBlockJobInfo;
+        // SAFETY: as for `end_disk_job`; the struct has the header's layout and is valid for the call.
+        let answer = unsafe { ask(self.pointer.as_ptr(), target.as_ptr(), &raw mut info, 0) };
+        self.raw().done(answer)?;
+        Ok((answer > 0).then_some((info.cur, info.end)))
     }
 
     /// Migrates it, with `virDomainMigrateFlags`, and returns when that is over.

@@ -52,6 +52,21 @@ impl Params {
         };
         self.raw.done(added)
     }
+
+    pub(crate) fn large(&mut self, name: &CStr, value: c_ulonglong) -> Result<(), Refusal> {
+        let add = self.raw.table.virTypedParamsAddULLong;
+        // SAFETY: as for `text`.
+        let added = unsafe {
+            add(
+                &raw mut self.list,
+                &raw mut self.length,
+                &raw mut self.room,
+                name.as_ptr(),
+                value,
+            )
+        };
+        self.raw.done(added)
+    }
 }
 
 impl Drop for Params {

@@ -32,6 +32,16 @@ pub(super) struct VirDomainInfo {
     pub cpu_time: c_ulonglong,
 }
 
+/// `virDomainBlockJobInfo` of `libvirt-domain.h`.
+#[repr(C)]
+#[derive(Default)]
+pub(super) struct VirDomainBlockJobInfo {
+    pub kind: c_int,
+    pub bandwidth: c_ulong,
+    pub cur: c_ulonglong,
+    pub end: c_ulonglong,
+}
+
 /// `virFreeCallback` of `libvirt-common.h`.
 pub(super) type FreeCallback = extern "C" fn(*mut c_void);
 /// `virConnectCloseFunc` of `libvirt-common.h`.
@@ -110,7 +120,12 @@ table! {
     fn virDomainGetAutostart(*mut VirDomain, *mut c_int) -> c_int;
     fn virDomainSetAutostart(*mut VirDomain, c_int) -> c_int;
     fn virDomainGetXMLDesc(*mut VirDomain, c_uint) -> *mut c_char;
+    fn virDomainSuspend(*mut VirDomain) -> c_int;
     fn virDomainResume(*mut VirDomain) -> c_int;
+    fn virDomainBlockCopy(*mut VirDomain, *const c_char, *const c_char, *mut VirTypedParameter, c_int, c_uint) -> c_int;
+    fn virDomainBlockJobAbort(*mut VirDomain, *const c_char, c_uint) -> c_int;
+    fn virDomainBlockJobSetSpeed(*mut VirDomain, *const c_char, c_ulong, c_uint) -> c_int;
+    fn virDomainGetBlockJobInfo(*mut VirDomain, *const c_char, *mut VirDomainBlockJobInfo, c_uint) -> c_int;
     fn virDomainDestroy(*mut VirDomain) -> c_int;
     fn virDomainUndefineFlags(*mut VirDomain, c_uint) -> c_int;
     fn virDomainBackupGetXMLDesc(*mut VirDomain, c_uint) -> *mut c_char;
@@ -125,6 +140,7 @@ table! {
     // libvirt-common.h
     fn virTypedParamsAddString(*mut *mut VirTypedParameter, *mut c_int, *mut c_int, *const c_char, *const c_char) -> c_int;
     fn virTypedParamsAddInt(*mut *mut VirTypedParameter, *mut c_int, *mut c_int, *const c_char, c_int) -> c_int;
+    fn virTypedParamsAddULLong(*mut *mut VirTypedParameter, *mut c_int, *mut c_int, *const c_char, c_ulonglong) -> c_int;
     fn virTypedParamsGetULLong(*mut VirTypedParameter, c_int, *const c_char, *mut c_ulonglong) -> c_int;
     fn virTypedParamsGetInt(*mut VirTypedParameter, c_int, *const c_char, *mut c_int) -> c_int;
     fn virTypedParamsFree(*mut VirTypedParameter, c_int) -> ();

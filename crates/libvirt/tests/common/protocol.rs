@@ -19,7 +19,9 @@ pub const CONNECT_CLOSE: u32 = 2;
 pub const CONNECT_GET_VERSION: u32 = 4;
 const DOMAIN_GET_INFO: u32 = 16;
 const CONNECT_SUPPORTS_FEATURE: u32 = 60;
+pub const DOMAIN_SUSPEND: u32 = 34;
 pub const DOMAIN_ABORT_JOB: u32 = 164;
+pub const DOMAIN_BLOCK_JOB_ABORT: u32 = 237;
 
 /// Of `virDrvFeature`.
 const PROGRAM_KEEPALIVE: u8 = 10;
