@@ -13,6 +13,7 @@
 //! [`source::Source`] runs on the host that the guest leaves, [`destination::Destination`] on the
 //! host that it goes to. The source decides: from the moment at which its hypervisor has said
 //! `completed` the guest belongs to the destination, before it to the source.
+//! [`storage_move`] is of a guest that stays, and of which one disk goes to another file.
 //!
 //! # Invariant
 //!
@@ -37,6 +38,7 @@ mod resolution;
 mod session;
 pub mod share;
 pub mod source;
+pub mod storage_move;
 mod waiting;
 
 pub use cause::{CancelledBy, Cause, GivenUpOn, KeptGuest, Outcome, Reason, Refused};

@@ -1,5 +1,5 @@
-//! Names of hosts and guests, and the ids of migrations, of runs, of orders to park a guest, of orders to answer, of loads, and of
-//! changes to a host.
+//! Names of hosts and guests, and the ids of migrations, of moves of disks, of runs, of orders to park a guest, of orders to answer, of
+//! loads, and of changes to a host.
 
 use std::fmt;
 use std::str::FromStr;
@@ -140,6 +140,11 @@ pub struct LoadId(pub Uuid);
 #[serde(transparent)]
 pub struct ChangeId(pub Uuid);
 
+/// One move of a guest's disk to another file of its host. Ids of version 7 are in the order in which they were ordered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct StorageMoveId(pub Uuid);
+
 macro_rules! text_of_id {
     ($name:ident) => {
         impl fmt::Display for $name {
@@ -163,6 +168,7 @@ text_of_id!(ParkId);
 text_of_id!(AnswererId);
 text_of_id!(LoadId);
 text_of_id!(ChangeId);
+text_of_id!(StorageMoveId);
 
 #[cfg(test)]
 mod tests {

@@ -19,7 +19,7 @@ pub use convergence::{
 pub use cpus::{CpuSet, InvalidCpus, NicPlacement, Placement};
 pub use ids::{
     AnswererId, ChangeId, HostName, InvalidName, LoadId, MigrationId, OperatorName, ParkId, RunId,
-    VmName,
+    StorageMoveId, VmName,
 };
 pub use latency::{CpuLatency, IdleTime};
 pub use net::{Interface, InvalidNetwork, IpNetwork, Layer, Path, PathEnd, PathId, network_of};
