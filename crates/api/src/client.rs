@@ -10,6 +10,7 @@ mod error;
 mod incoming;
 mod paths;
 mod runs;
+mod storage;
 
 use std::fmt;
 use std::io;

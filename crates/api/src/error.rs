@@ -175,6 +175,17 @@ codes! {
     /// The migration is not in a phase in which that can be asked.
     WrongPhase = "wrong-phase", 409, false;
 
+    /// The guest has no disk of that name, nor in that file.
+    NoSuchDisk = "no-such-disk", 404, true;
+    /// The disk cannot move as it is.
+    DiskStays = "disk-stays", 409, true;
+    /// No file for a disk can be made there: something is there already, there is no such folder, or too little room.
+    PlaceUnusable = "place-unusable", 409, true;
+    /// No move of a disk of that id.
+    NoSuchStorageMove = "no-such-storage-move", 404, true;
+    /// The move of the disk has ended.
+    StorageMoveEnded = "storage-move-ended", 409, true;
+
     /// Nothing answers by that id; not for whoever asks, or no longer.
     NoSuchAnswerer = "no-such-answerer", 404, false;
 

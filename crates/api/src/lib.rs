@@ -94,6 +94,9 @@ pub use views::run::{
     RunRequest, RunResult, RunView, RunningMoves,
 };
 pub use views::security::{Encryption, LaneEncryption, LaneSecurity};
+pub use views::storage::{
+    DiskFormat, StorageMoveEvent, StorageMovePhase, StorageMoveRequest, StorageMoveView,
+};
 pub use views::traffic::{
     ChannelView, LaneState, LaneView, NicView, PathState, PathView, TcpView, TrafficView,
 };

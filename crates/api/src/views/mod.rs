@@ -27,5 +27,6 @@ pub mod reduction;
 pub mod resolve;
 pub mod run;
 pub mod security;
+pub mod storage;
 pub mod traffic;
 pub mod vm;
