@@ -37,6 +37,7 @@ use crate::planning::LastSaid;
 use crate::registry::Registry;
 use crate::shared_pages::SharedPages;
 use crate::sharing::{self, Sharing};
+use crate::storage::StorageMoves;
 
 /// What every part of the agent works with.
 #[derive(Debug)]
@@ -151,6 +152,9 @@ pub async fn run(config: Config) -> Result<()> {
     let parking = Arc::new(parking);
     parking.tidy().await;
 
+    let storage = StorageMoves::open(Arc::clone(&context))
+        .with_context(|| format!("key `state`: storage-moves in {}", config.state.display()))?;
+
     let changes = Arc::new(Changes::new(Arc::clone(&context), Arc::clone(&migrations)));
     let coordinator = Arc::new(Coordinator::new(Arc::clone(&context)));
     let app = App::new(
@@ -159,6 +163,7 @@ pub async fn run(config: Config) -> Result<()> {
             Arc::clone(&migrations),
             Arc::clone(&parking),
             Arc::clone(&changes),
+            Arc::clone(&storage),
         ),
         Arc::clone(&coordinator),
         for_others,
@@ -205,7 +210,8 @@ pub async fn run(config: Config) -> Result<()> {
     notify(NotifyState::Stopping);
     app.refuse_work();
     coordinator.stop();
-    let finishing = async { tokio::join!(migrations.shutdown(), parking.let_go()) };
+    let finishing =
+        async { tokio::join!(migrations.shutdown(), parking.let_go(), storage.shutdown()) };
     if tokio::time::timeout(limits::DRAIN_MIGRATIONS, finishing)
         .await
         .is_err()

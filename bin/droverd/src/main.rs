@@ -48,6 +48,7 @@ mod relay;
 mod saved;
 mod shared_pages;
 mod sharing;
+mod storage;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

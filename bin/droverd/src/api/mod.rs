@@ -13,6 +13,7 @@ mod paths;
 mod peer;
 mod runs;
 mod server;
+mod storage;
 mod trust;
 
 use std::fmt;
@@ -37,6 +38,7 @@ use crate::clock::Moment;
 use crate::coordinator::Coordinator;
 use crate::migration::Migrations;
 use crate::parking::Parking;
+use crate::storage::StorageMoves;
 use crate::{limits, places};
 pub use server::serve;
 
@@ -76,6 +78,7 @@ struct Inner {
     migrations: Arc<Migrations>,
     parking: Arc<Parking>,
     changes: Arc<Changes>,
+    storage: Arc<StorageMoves>,
     coordinator: Arc<Coordinator>,
     ending: AtomicBool,
     /// Whether the ports for other hosts are open. They stay so in a host that left its cluster, and believe nobody.
@@ -92,7 +95,12 @@ impl App {
     /// An API that takes work.
     pub fn new(
         context: Arc<Context>,
-        (migrations, parking, changes): (Arc<Migrations>, Arc<Parking>, Arc<Changes>),
+        (migrations, parking, changes, storage): (
+            Arc<Migrations>,
+            Arc<Parking>,
+            Arc<Changes>,
+            Arc<StorageMoves>,
+        ),
         coordinator: Arc<Coordinator>,
         opened: mpsc::Sender<TcpListener>,
     ) -> Self {
@@ -103,6 +111,7 @@ impl App {
             migrations,
             parking,
             changes,
+            storage,
             coordinator,
             ending: AtomicBool::new(false),
             opened,
@@ -193,6 +202,7 @@ fn all_routes() -> OpenApiRouter<App> {
         .merge(changes::order_routes())
         .merge(cluster::routes())
         .merge(paths::routes())
+        .merge(storage::routes())
 }
 
 /// The OpenAPI document as it is committed.
@@ -215,7 +225,8 @@ fn full_router(app: &App, caller: Caller) -> Router {
         .merge(changes::routes())
         .merge(changes::order_routes())
         .merge(cluster::routes())
-        .merge(paths::routes());
+        .merge(paths::routes())
+        .merge(storage::routes());
     let (router, _) = routes.split_for_parts();
     let who = match caller {
         Caller::Local => "local",

@@ -11,6 +11,11 @@ pub enum Owner {
 }
 
 impl Owner {
+    /// Nobody, for what is to replace nothing: no guest has the id of something that is done.
+    pub fn nobody(done: Uuid) -> Self {
+        Self::Domain(done)
+    }
+
     /// The name of its file among those of all of them: no domain's id begins as a guest's does.
     pub fn file(&self) -> String {
         match self {

@@ -117,6 +117,11 @@ pub struct Removed {
 }
 
 impl Removed {
+    /// All of it is gone, by this.
+    pub fn is_gone(&self) -> bool {
+        !self.gone.is_empty() && self.written.is_empty() && self.absent.is_empty()
+    }
+
     pub fn told(&self) -> String {
         let named = |what: &str, paths: &[PathBuf]| {
             (!paths.is_empty()).then(|| format!("{what}: {}", listed(paths)))

@@ -38,9 +38,9 @@ use uuid::Uuid;
 pub use domains::{is_in_memory, name, state};
 pub use listing::{all, show};
 pub use moving::{
-    Debt, DomainRecord, DomainWay, Ended, Fit, Hang, LOOK_FOR_FILES, Left, Looks, Offer, Owed,
-    ToLeave, Whose, answer, arrive, fits, forget_arrivals, holder, kept_definition, taken_up,
-    to_leave, whose,
+    Debt, DiskReady, DiskShown, DomainDisk, DomainRecord, DomainWay, Ended, Fit, Hang,
+    LOOK_FOR_FILES, Left, Looks, Offer, Owed, ToLeave, Untold, Whose, answer, arrive, disk_ready,
+    disk_taken_up, fits, forget_arrivals, holder, kept_definition, taken_up, to_leave, whose,
 };
 pub use orders::find;
 pub use present::Present;

@@ -26,6 +26,7 @@ use crate::disks;
 use crate::interrupts::Holder;
 use crate::libvirt::{self, DomainRecord};
 use crate::registry::{Purpose, Recovered, Reservation, Role};
+use crate::storage;
 
 impl Migrations {
     /// Takes up what an earlier agent left: the journal, and guests that were part of a migration.
@@ -90,7 +91,9 @@ impl Migrations {
         with_disks.extend(self.with_files().into_iter().map(|(id, _)| id));
         tokio::task::block_in_place(|| {
             libvirt::forget_arrivals(&self.context, &kept);
-            disks::forget_all_but(&self.context.config.state, &with_disks);
+            let state = &self.context.config.state;
+            with_disks.extend(storage::with_files(state));
+            disks::forget_all_but(state, &with_disks);
         });
     }
 

@@ -324,15 +324,27 @@ fn turn(context: &Context, uuid: Uuid, migration: &Migration) -> Result<Turn, Re
     let turn = turns.move_it(uuid, migration.id, way(migration));
     turn.map_err(|taken| {
         let vm = &migration.vm;
-        let message = format!("domain {vm} {taken}");
-        Refusal::new(ErrorCode::MigrationUnderWay, message).next(match taken {
-            Taken::Moves(_) => format!("wait for its end, or end it with `drover cancel {vm}`"),
-            Taken::Settles(_) => "try again in a moment".to_owned(),
-        })
+        taken_for(vm, taken)
     })
 }
 
-fn line(context: &Context) -> Result<Line, Refusal> {
+/// The refusal of a domain whose turn is taken.
+pub(super) fn taken_for(vm: &VmName, taken: Taken) -> Refusal {
+    let message = format!("domain {vm} {taken}");
+    match taken {
+        Taken::Moves(_) => Refusal::new(ErrorCode::MigrationUnderWay, message)
+            .next(format!("wait for its end, or end it with `drover cancel {vm}`")),
+        Taken::Settles(_) => {
+            Refusal::new(ErrorCode::MigrationUnderWay, message).next("try again in a moment")
+        }
+        // It passes, and whoever carries a run out asks again.
+        Taken::MovesDisk(_) => Refusal::new(ErrorCode::VmBusy, message).next(
+            "wait for its end, which `drover storage status` shows, or end it with `drover storage cancel`",
+        ),
+    }
+}
+
+pub(super) fn line(context: &Context) -> Result<Line, Refusal> {
     let at = context.libvirt.whereabouts();
     if let Some(why) = at.as_ref().and_then(|at| no_systems(&at.uri)) {
         let message = format!("{}: {why}", context.config.host);
@@ -347,7 +359,7 @@ fn line(context: &Context) -> Result<Line, Refusal> {
     })
 }
 
-fn reached(
+pub(super) fn reached(
     context: &Context,
     connected: Result<Connection, String>,
 ) -> Result<Connection, Refusal> {
@@ -364,14 +376,14 @@ fn no_folder(error: &std::io::Error) -> Refusal {
 }
 
 /// Where commands of libvirt's own are typed.
-fn place<'a>(context: &'a Context, line: &'a Line) -> Place<'a> {
+pub(super) fn place<'a>(context: &'a Context, line: &'a Line) -> Place<'a> {
     Place {
         host: &context.config.host,
         uri: Some(line.uri()),
     }
 }
 
-async fn described(
+pub(super) async fn described(
     host: &HostName,
     connection: &Connection,
     look: &Look,

@@ -61,7 +61,7 @@ async fn one(local: &LocalDisk) -> Result<NewDisk, String> {
 }
 
 /// What libvirt's description says against a copy.
-fn not_copied(disk: &Disk) -> Option<String> {
+pub fn not_copied(disk: &Disk) -> Option<String> {
     if disk.shareable {
         return Some("may be written to by other domains, too (<shareable/>): these would go on with the old one".to_owned());
     }

@@ -39,6 +39,7 @@ mod places;
 mod processor;
 mod progress;
 mod record;
+mod storage;
 mod turns;
 mod versions;
 mod words;
@@ -54,5 +55,9 @@ pub(super) use offers::Offers;
 pub use offers::{Offer, answer};
 pub use owed::{Ended, Left};
 pub use record::{Debt, DomainRecord, Owed, kept_definition};
+pub use storage::{
+    DiskShown, DomainDisk, Ready as DiskReady, Untold, ready as disk_ready,
+    taken_up as disk_taken_up,
+};
 pub(super) use turns::Turns;
 pub use turns::Way as DomainWay;

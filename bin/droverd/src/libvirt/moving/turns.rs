@@ -2,10 +2,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use drover_types::{HostName, MigrationId};
+use drover_types::{HostName, MigrationId, StorageMoveId};
 use uuid::Uuid;
 
-/// Which domains have a migration. One domain has one at a time on this host, from here or to here.
+/// Which domains have a migration, or a disk that moves. One domain has one at a time on this host, from here or to here.
 #[derive(Debug, Clone, Default)]
 pub struct Turns(Arc<Mutex<BTreeMap<Uuid, Entry>>>);
 
@@ -31,6 +31,8 @@ pub enum Taken {
     Moves(MigrationId),
     /// What is left to do after this one is done, which takes some calls to libvirt.
     Settles(MigrationId),
+    /// A disk of it moves to another file of this host by this move.
+    MovesDisk(StorageMoveId),
 }
 
 /// In words that follow the domain.
@@ -39,6 +41,7 @@ impl fmt::Display for Taken {
         match self {
             Self::Moves(id) => write!(f, "is migrating already (migration {id})"),
             Self::Settles(id) => write!(f, "is being put in order after migration {id}"),
+            Self::MovesDisk(id) => write!(f, "is having a disk moved (storage move {id})"),
         }
     }
 }
@@ -72,6 +75,15 @@ impl Turns {
     /// As [`Turns::move_it`].
     pub fn settle_it(&self, domain: Uuid, after: MigrationId) -> Result<Turn, Taken> {
         let taken = Taken::Settles(after);
+        self.enter(domain, Entry { taken, way: None })
+    }
+
+    /// The turn of a domain of which a disk moves.
+    ///
+    /// # Errors
+    /// As [`Turns::move_it`].
+    pub fn move_its_disk(&self, domain: Uuid, id: StorageMoveId) -> Result<Turn, Taken> {
+        let taken = Taken::MovesDisk(id);
         self.enter(domain, Entry { taken, way: None })
     }
 
@@ -126,6 +138,10 @@ mod tests {
         assert_eq!(refused, Taken::Settles(id(7)));
         assert!(refused.to_string().contains("in order after migration"));
         drop(after);
+        let id = StorageMoveId(Uuid::from_u128(3));
+        let disk = turns.move_its_disk(web, id).unwrap();
+        assert_eq!(moves(web, 9).map(drop), Err(Taken::MovesDisk(id)));
+        drop(disk);
         assert!(moves(web, 9).is_ok());
     }
 }
