@@ -22,6 +22,7 @@ use crate::resolve::{self, ResolveArgs};
 use crate::runs::args::{
     self, CancelArgs, DrainArgs, MaintenanceCommand, RebalanceArgs, ResumeArgs, RunArgs,
 };
+use crate::storage::{self, StorageCommand};
 use crate::top;
 
 /// Where the agent listens when nothing else is said.
@@ -118,6 +119,12 @@ pub enum Command {
     /// Move a running guest to another host
     #[command(before_help = examples::MIGRATE, after_help = MIGRATE_EXIT)]
     Migrate(Migrate),
+    /// Disks of running guests: move one to another file of its host, look, cancel
+    #[command(before_help = storage::EXAMPLES)]
+    Storage {
+        #[command(subcommand)]
+        command: StorageCommand,
+    },
     /// Guests, migrations and peers of this host
     #[command(before_help = examples::STATUS)]
     Status,

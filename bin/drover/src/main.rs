@@ -22,6 +22,7 @@ mod remote;
 mod resolve;
 mod runs;
 mod show;
+mod storage;
 mod top;
 
 use std::process::ExitCode;
@@ -95,6 +96,7 @@ async fn perform(agent: &Agent, command: Command, json: bool) -> Result<Outcome,
         Command::History { what } => command::history(agent, what.as_deref()).await,
         Command::Limit(what) => command::limit(agent, what).await,
         Command::Vm { command } => command::vm(agent, command).await,
+        Command::Storage { command } => storage::run(agent, command, json).await,
         Command::Cancel(what) => match &what.what {
             Some(name) => command::cancel(agent, name).await,
             None => runs::cancel(agent, &what).await,

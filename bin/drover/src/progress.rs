@@ -1,6 +1,6 @@
 //! How a migration proceeds, for a person at a terminal.
 
-use drover_api::{LaneState, MigrationPhase, MigrationView, PathView};
+use drover_api::{LaneState, MigrationPhase, MigrationView, PathView, StorageMoveView};
 use drover_types::ByteRate;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -35,6 +35,18 @@ impl Progress {
             state.set_pos(done);
         });
         self.0.set_message(lines(view).join("\n  "));
+    }
+
+    /// Shows how far the move of a disk is.
+    pub fn show_disk(&self, view: &StorageMoveView) {
+        self.0.set_prefix(format!("{} {}", view.vm, view.disk));
+        self.0.update(|state| {
+            state.set_len(view.total.0.max(1));
+            state.set_pos(view.copied.0);
+        });
+        let (phase, copied, total) = (view.phase, view.copied, view.total);
+        self.0
+            .set_message(format!("{phase}\n  {copied} of {total}"));
     }
 
     /// Says something above the bar.

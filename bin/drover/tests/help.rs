@@ -25,7 +25,7 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn every_help_is_as_committed_and_begins_with_examples() {
-    let commands: [&[&str]; 50] = [
+    let commands: [&[&str]; 54] = [
         &[],
         &["vm"],
         &["vm", "list"],
@@ -34,6 +34,10 @@ fn every_help_is_as_committed_and_begins_with_examples() {
         &["vm", "suspend"],
         &["vm", "stop"],
         &["migrate"],
+        &["storage"],
+        &["storage", "move"],
+        &["storage", "status"],
+        &["storage", "cancel"],
         &["status"],
         &["inventory"],
         &["top"],
