@@ -387,24 +387,12 @@ pub fn believed(needs: Vec<DomainNeed>, offers: &[Offer]) -> Vec<DomainNeed> {
 mod tests {
     use std::sync::Arc;
 
-    use drover_api::FileSeen;
     use drover_libvirt::DomainState;
     use uuid::Uuid;
 
+    use super::super::versions::tests::file;
     use super::*;
     use crate::libvirt::seen::tests::{domain, lost, seen, untold};
-
-    fn file() -> DomainNeed {
-        DomainNeed::SameFile {
-            path: "/images/web.img".into(),
-            seen: FileSeen {
-                file_system: "nfs4".to_owned(),
-                fsid: None,
-                server: None,
-                inode: Some(12),
-            },
-        }
-    }
 
     fn network(name: &str) -> DomainNeed {
         DomainNeed::Network {

@@ -80,13 +80,14 @@ fn known_by(
         Err(refusal) => Err(refusal),
     }
 }
+
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use drover_api::{DomainLack, FileSeen};
 
     use super::*;
 
-    fn file() -> DomainNeed {
+    pub fn file() -> DomainNeed {
         DomainNeed::SameFile {
             path: "/images/web.img".into(),
             seen: FileSeen {
