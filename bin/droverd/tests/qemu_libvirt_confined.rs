@@ -21,7 +21,7 @@ use drover_types::MigrationId;
 use pair::{Pair, Side, to};
 use tempfile::TempDir;
 
-/// For the test on the emulated host, once it is there: 80 s where eight others want two cores, 150 s where sixteen do.
+/// For the test on the emulated host, once it is there. Two of them took 160 s where eight others wanted two cores, and 300 s where sixteen did.
 const WITHIN: Duration = Duration::from_secs(420);
 
 /// For each move.
